@@ -1,0 +1,93 @@
+"""The requests of a workload, in columns: when each is sent, how long it is, and which prefix it shares.
+
+Content is described without tokens.  A request's prompt begins with zero or more *segments*; segment k of a request
+ends at token ``segment_end`` and carries a ``segment_id``.  Two requests whose segments carry the same id have the
+same tokens from 0 up to the smaller of the two ends.  What lies behind the last segment is unique to the request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import InputError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class RequestTable:
+    """Columns of equal length n, in order of sending.
+
+    Attributes
+    ----------
+    arrival_s: (n,) planned send time in seconds from the start; zeros in a closed loop.
+    prompt_tokens, output_tokens: (n,) lengths in tokens, both at least 1.
+    segment_start: (n + 1,) request i owns segments ``segment_start[i]:segment_start[i + 1]``.
+    segment_id, segment_end: (m,) shared-prefix segments; ends ascend within a request and lie inside its prompt.
+    priority: (n,) smaller is more important.
+    session_id: (n,) -1 where there is none.
+    """
+
+    arrival_s: Floats
+    prompt_tokens: Ints
+    output_tokens: Ints
+    segment_start: Ints
+    segment_id: Ints
+    segment_end: Ints
+    priority: Ints
+    session_id: Ints
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        prompt_tokens: Ints,
+        output_tokens: Ints,
+        arrival_s: Floats | None = None,
+        segments: tuple[Ints, Ints, Ints] | None = None,
+        priority: Ints | None = None,
+        session_id: Ints | None = None,
+    ) -> RequestTable:
+        """Fill in what is not given (arrivals 0, no prefixes, priority 0, no session) and check the columns.
+
+        Raises `InputError` for an empty table, for lengths below 1 and for arrivals that are not finite or negative.
+        """
+        n = len(prompt_tokens)
+        if n == 0:
+            raise InputError("the workload holds no request; give at least one")
+        arrival = np.zeros(n) if arrival_s is None else np.asarray(arrival_s, dtype=np.float64)
+        empty = np.zeros(0, dtype=np.int64)
+        start, ids, ends = segments if segments is not None else (np.zeros(n + 1, dtype=np.int64), empty, empty)
+        table = cls(
+            arrival_s=arrival,
+            prompt_tokens=np.asarray(prompt_tokens, dtype=np.int64),
+            output_tokens=np.asarray(output_tokens, dtype=np.int64),
+            segment_start=start,
+            segment_id=ids,
+            segment_end=ends,
+            priority=np.zeros(n, dtype=np.int64) if priority is None else priority,
+            session_id=np.full(n, -1, dtype=np.int64) if session_id is None else session_id,
+        )
+        table._check()
+        return table
+
+    def _check(self) -> None:
+        n = len(self)
+        for name in ("arrival_s", "output_tokens", "priority", "session_id"):
+            if len(getattr(self, name)) != n:
+                raise InputError(f"{name} has {len(getattr(self, name))} rows, prompt_tokens has {n}; they must agree")
+        for name in ("prompt_tokens", "output_tokens"):
+            column = getattr(self, name)
+            if column.min() < 1:
+                row = int(np.argmin(column))
+                raise InputError(f"{name} must be at least 1, got {column[row]} in request {row}")
+        if not np.isfinite(self.arrival_s).all() or self.arrival_s.min() < 0:
+            row = int(np.argmin(np.where(np.isfinite(self.arrival_s), self.arrival_s, -np.inf)))
+            raise InputError(f"arrival_s must be finite and not negative, got {self.arrival_s[row]} in request {row}")
