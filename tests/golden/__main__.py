@@ -1,0 +1,38 @@
+"""Replay golden files: ``python -m tests.golden FILE...``; exit 1 on any mismatch.
+
+Prints one line a scenario: ``ok NAME`` or ``MISMATCH NAME event K: expected ..., got ...``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.golden.replay import first_mismatch
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a golden file, compressed or not."""
+    data = path.read_bytes()
+    content: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+    return content
+
+
+def main(paths: list[str]) -> int:
+    """Replay every scenario of every file."""
+    failed = False
+    for path in paths:
+        golden = load(Path(path))
+        scenarios = golden["scenarios"]
+        for scenario in scenarios.values() if isinstance(scenarios, dict) else scenarios:
+            mismatch = first_mismatch(scenario, golden["vllm"])
+            failed |= mismatch is not None
+            print(f"ok {scenario['name']}" if mismatch is None else f"MISMATCH {scenario['name']} {mismatch}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
