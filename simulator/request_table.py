@@ -78,6 +78,20 @@ class RequestTable:
         table._check()
         return table
 
+    def take(self, rows: Ints) -> RequestTable:
+        """Return the requests at *rows*, in that order; prefixes keep their ids.  *rows* must not be empty."""
+        counts = np.diff(self.segment_start)[rows]
+        start = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        segments = np.repeat(self.segment_start[rows] - start[:-1], counts) + np.arange(start[-1])
+        return RequestTable.build(
+            prompt_tokens=self.prompt_tokens[rows],
+            output_tokens=self.output_tokens[rows],
+            arrival_s=self.arrival_s[rows],
+            segments=(start, self.segment_id[segments], self.segment_end[segments]),
+            priority=self.priority[rows],
+            session_id=self.session_id[rows],
+        )
+
     def _check(self) -> None:
         n = len(self)
         for name in ("arrival_s", "output_tokens", "priority", "session_id"):
