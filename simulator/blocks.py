@@ -22,8 +22,8 @@ from simulator.request import Request
 class BlockPool:
     """All KV blocks of one engine.  Questions are pure; actions assume that the question was answered with yes."""
 
-    __slots__ = ("_fresh", "_head", "_key_of", "_refs", "_tail", "_twins", "block_size", "cached", "caching", "num_blocks",
-                 "num_free", "unhashed_to_head")  # fmt: skip
+    __slots__ = ("_fresh", "_head", "_key_of", "_refs", "_tail", "_twins", "block_size", "cached", "caching",
+                 "num_blocks", "num_free", "unhashed_to_head")  # fmt: skip
 
     def __init__(self, num_blocks: int, block_size: int, *, caching: bool, unhashed_to_head: bool = True) -> None:
         self.num_blocks = num_blocks
@@ -60,8 +60,7 @@ class BlockPool:
             if block is None:
                 return hits
             hits.append(block)
-        key = request.own_key_base + len(shared)
-        for key in range(key, request.own_key_base + most):
+        for key in range(request.own_key_base + len(shared), request.own_key_base + most):
             block = cached.get(key)
             if block is None:
                 break

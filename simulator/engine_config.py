@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+CudagraphMode = Literal["FULL_AND_PIECEWISE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "NONE"]
+
 
 class EngineConfig(BaseModel):
     """Resolved settings of one engine; every field is spelled as its flag."""
@@ -55,7 +57,7 @@ class EngineConfig(BaseModel):
     data_parallel_size: int = Field(default=1, gt=0)
     enable_expert_parallel: bool = False
     enforce_eager: bool = False
-    cudagraph_mode: Literal["FULL_AND_PIECEWISE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "NONE"] = "FULL_AND_PIECEWISE"
+    cudagraph_mode: CudagraphMode = "FULL_AND_PIECEWISE"
     cudagraph_capture_sizes: tuple[int, ...] = ()
     #: Features the simulation refuses by name (memory covers more): e.g. ("speculative decoding", "LoRA").
     unsimulated: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(kind: type[Model], data: Mapping[str, Any], what: str) -> Model:
-    """Return *data* as a *kind*, or raise an `InputError` of one line that starts with *what* and names the first problem."""
+    """Return *data* as a *kind*, or raise an `InputError` of one line: *what*, then the first problem."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:

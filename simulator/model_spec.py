@@ -12,11 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 WeightFormat = Literal["bf16", "fp16", "fp32", "fp8", "int8", "awq", "gptq", "int4", "mxfp4", "nvfp4"]
 
-#: Bytes per weight of the quantised linear layers; group scales of the 4-bit formats included (group of 128: +0.5/4 bit..).
+#: Bytes per weight of the quantised linear layers, scales (and zeros) of the usual groups included.
 BYTES_PER_WEIGHT: dict[str, float] = {
-    "bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0, "int8": 1.0,
-    "awq": 0.5 + 2.5 / 128, "gptq": 0.5 + 2.5 / 128, "int4": 0.5 + 2.0 / 128, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16,
-}  # fmt: skip
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp32": 4.0,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "awq": 0.5 + 2.5 / 128,
+    "gptq": 0.5 + 2.5 / 128,
+    "int4": 0.5 + 2.0 / 128,
+    "mxfp4": 0.5 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,
+}
 
 
 class ModelSpec(BaseModel):
@@ -59,7 +67,8 @@ class ModelSpec(BaseModel):
     def attention_weights_per_layer(self) -> int:
         """Weights of the query, key, value and output projections of one layer."""
         if self.kv_lora_rank:
-            heads, nope, rope, v = self.num_attention_heads, self.qk_nope_head_dim, self.qk_rope_head_dim, self.v_head_dim
+            heads, nope, rope = self.num_attention_heads, self.qk_nope_head_dim, self.qk_rope_head_dim
+            v = self.v_head_dim
             q = (
                 self.hidden_size * self.q_lora_rank + self.q_lora_rank * heads * (nope + rope)
                 if self.q_lora_rank

@@ -1,9 +1,10 @@
 """vLLM V1's scheduler: pure decisions, no clock, no costs.
 
-`V1Scheduler.schedule` makes the plan of the next step, `V1Scheduler.update` takes in the tokens of a finished one.  With
-async scheduling the engine calls `schedule` for step n + 1 before `update` for step n; the placeholders of the requests
-bridge the gap.  The order of service is the order of admission; the victim of a block shortage is the newest admission
-(or the least important request); whoever waits is admitted from the head only, and never in a step that preempted.
+`V1Scheduler.schedule` makes the plan of the next step, `V1Scheduler.update` takes in the tokens of a finished one.
+With async scheduling the engine calls `schedule` for step n + 1 before `update` for step n; the placeholders of the
+requests bridge the gap.  The order of service is the order of admission; the victim of a block shortage is the newest
+admission (or the least important request); whoever waits is admitted from the head only, and never in a step that
+preempted.
 
 Source: vllm/v1/core/sched/scheduler.py and async_scheduler.py, read in 0.24.0, earlier versions by `SchedulerRules`;
 checked against golden traces of the real classes.  Not modelled: drafts, LoRA slots, encoder budgets, remote KV.
@@ -34,7 +35,7 @@ class SchedulerRules:
     long_prefill_token_threshold: int = 0
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
-    #: Chunked prefill off: a prompt that does not fit into the step blocks the queue (0.14 and later) or is passed over.
+    #: Chunked prefill off: a prompt that does not fit into the step blocks the queue (0.14 and later) or is passed.
     unfit_prompt_blocks_queue: bool = True
     #: PRIORITY: a request that is its own victim ends the running loop (up to 0.24) or only its own turn.
     self_victim_ends_loop: bool = True
@@ -311,6 +312,7 @@ class V1Scheduler:
 
     @staticmethod
     def is_eos(request: Request) -> bool:
+        """Whether the latest token of *request* is its end-of-sequence token."""
         return request.eos_at > 0 and request.num_tokens - request.num_prompt_tokens == request.eos_at
 
     def _finish(self, request: Request) -> None:

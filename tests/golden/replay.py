@@ -128,9 +128,7 @@ class Replay:
 
     def _update_event(self, step: int, plan: Plan) -> Event:
         yielded, ended = self.scheduler.update(plan)
-        reasons = {
-            self.names[request.row]: "stop" if self.scheduler.is_eos(request) else "length" for request in ended
-        }
+        reasons = {self.names[request.row]: "stop" if self.scheduler.is_eos(request) else "length" for request in ended}
         return ["update", step, dict.fromkeys(self._ids(yielded), 1), reasons, self.scheduler.blocks.num_free]
 
 

@@ -1,0 +1,124 @@
+"""The engine-core loop on SimPy: drain the inbox, plan, launch, wait for the oldest result, update, again.
+
+The policy decides (`schedule`, `update`), the costs are asked for, the pipeline does the arithmetic of the two time
+lines, and this module owns the clock.  There is at most one SimPy event a step: in the steady state the process wakes
+when the oldest result has been processed, and plans the next step in the same instant.
+
+    loop:  drain inbox -> plan (if fewer than `depth` are in flight) -> again at the end of the launch if there is room
+           -> else sleep until max(end of oldest, launch end) + update time -> update, emit -> loop
+
+Order as in vLLM (EngineCore.step and step_with_batch_queue, 0.24): results of the oldest plan are consumed, then the
+input queue is drained, then the next plan is made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import Protocol
+
+import simpy
+
+from simulator.pipeline import Pipeline
+from simulator.plan import Plan
+from simulator.records import Records
+from simulator.request import Request
+
+
+class Policy(Protocol):
+    """What the loop needs from a scheduler; V0's policies can stand here as well."""
+
+    has_requests: bool
+
+    def add(self, requests: Iterable[Request]) -> None:
+        """Queue new requests."""
+
+    def schedule(self) -> Plan:
+        """Return the next step's plan; empty (no tokens) if nothing can run."""
+
+    def update(self, plan: Plan) -> tuple[list[Request], list[Request]]:
+        """Take in a plan's results; return who got a token and who ended."""
+
+
+class StepTimer(Protocol):
+    """Times of one plan in seconds: (schedule, launch, start latency, GPU, tail, update); records what it used."""
+
+    def times(self, plan: Plan, step: int, *, gpu_is_idle: bool) -> tuple[float, float, float, float, float, float]:
+        """Return the six times of *plan*, step number *step*."""
+
+
+class EngineCore:
+    """One engine: a SimPy process around a policy."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        policy: Policy,
+        timer: StepTimer,
+        pipeline: Pipeline,
+        records: Records,
+        emit: Callable[[int, list[Request], list[Request]], None],
+    ) -> None:
+        self._env = env
+        self._policy = policy
+        self._timer = timer
+        self._pipeline = pipeline
+        self._records = records
+        self._emit = emit
+        self._inbox: list[Request] = []
+        self._in_flight: deque[tuple[int, Plan, float]] = deque()
+        self._sleeping: simpy.Event | None = None
+        self._step = 0
+        env.process(self._run())
+
+    def submit(self, request: Request) -> None:
+        """Put a request into the input queue; it is seen when the loop drains it."""
+        self._inbox.append(request)
+        self._records.engine_arrival_s[request.row] = self._env.now
+        if self._sleeping is not None:
+            self._sleeping.succeed()
+            self._sleeping = None
+
+    def _run(self) -> Generator[simpy.Event, None, None]:
+        env, policy, pipeline, in_flight = self._env, self._policy, self._pipeline, self._in_flight
+        while True:
+            if self._inbox:
+                policy.add(self._inbox)
+                self._inbox = []
+            if len(in_flight) < pipeline.depth and policy.has_requests:
+                plan = policy.schedule()
+                if plan.num_tokens:
+                    launch_end_s = self._launch(plan)
+                    if len(in_flight) < pipeline.depth:
+                        yield env.timeout(launch_end_s - env.now)
+                        continue
+            if in_flight:
+                step, plan, update_s = in_flight[0]
+                yield env.timeout(max(0.0, pipeline.result_ready_s() + update_s - env.now))
+                in_flight.popleft()
+                pipeline.pop(env.now)
+                yielded, ended = policy.update(plan)
+                self._records.step_emit_s.append(env.now)
+                self._emit(step, yielded, ended)
+            else:
+                self._sleeping = env.event()
+                yield self._sleeping
+
+    def _launch(self, plan: Plan) -> float:
+        """Start *plan* on the two time lines; return when the launch ends."""
+        now_s, step, pipeline, records = self._env.now, self._step, self._pipeline, self._records
+        times = self._timer.times(plan, step, gpu_is_idle=pipeline.gpu_idle(now_s))
+        launch_end_s = pipeline.launch(now_s, *times[:5])
+        self._in_flight.append((step, plan, times[5]))
+        self._step = step + 1
+        records.step_plan_s.append(now_s)
+        records.step_tokens.append(plan.num_tokens)
+        records.step_decode_reqs.append(plan.decode_reqs)
+        records.step_preempted.append(len(plan.preempted))
+        for request, cached in plan.admitted:
+            if request.num_preemptions == 0:
+                records.first_scheduled_s[request.row] = now_s
+                records.cached_tokens[request.row] = cached
+            else:
+                records.recomputed_tokens[request.row] += request.num_tokens - cached
+        return launch_end_s

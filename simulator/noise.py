@@ -1,0 +1,43 @@
+"""Randomness keyed by (seed, step): the factor of step n is the same however the simulation came to step n.
+
+Drawn in blocks of 4096 steps from a counter-based generator (Philox), so that a look-up costs an index, and so that a
+stretch of steps can be asked for as an array.  Nothing is drawn in sequence: two runs that differ in one early step
+still see the same factors later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 4096
+
+
+class StepNoise:
+    """Independent draws per step and stream: standard normals and uniforms."""
+
+    __slots__ = ("_block", "_normals", "_seed", "_stream", "_uniforms")
+
+    def __init__(self, seed: int, stream: int) -> None:
+        self._seed = seed
+        self._stream = stream
+        self._block = -1
+        self._normals: list[float] = []
+        self._uniforms: list[float] = []
+
+    def _load(self, block: int) -> None:
+        generator = np.random.Generator(np.random.Philox(key=[self._seed, self._stream], counter=[0, 0, 0, block]))
+        self._normals = generator.standard_normal(BLOCK).tolist()
+        self._uniforms = generator.random(BLOCK).tolist()
+        self._block = block
+
+    def draw(self, step: int) -> tuple[float, float]:
+        """Return (standard normal, uniform in [0, 1)) of *step*."""
+        block, index = divmod(step, BLOCK)
+        if block != self._block:
+            self._load(block)
+        return self._normals[index], self._uniforms[index]
+
+    def normals(self, first: int, count: int) -> NDArray[np.float64]:
+        """Return the normals of the steps ``first .. first + count - 1``."""
+        return np.array([self.draw(step)[0] for step in range(first, first + count)])
