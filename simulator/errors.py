@@ -44,9 +44,14 @@ def validated(kind: type[Model], data: Mapping[str, Any], what: str) -> Model:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "value"
-        value = repr(first.get("input"))
-        value = value if len(value) <= 60 else value[:57] + "..."
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise InputError(f"{what}: {where}: {first['msg']}, got {value}{more}") from None
+        raise input_error(error, what) from None
+
+
+def input_error(error: ValidationError, what: str) -> InputError:
+    """Return the first problem of *error* as an `InputError` of one line that starts with *what*."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "value"
+    value = repr(first.get("input"))
+    value = value if len(value) <= 60 else value[:57] + "..."
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return InputError(f"{what}: {where}: {first['msg'].removeprefix('Value error, ')}, got {value}{more}")

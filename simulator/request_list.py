@@ -23,17 +23,17 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from simulator.errors import InputError
-from simulator.request_table import RequestTable
+from simulator.lengths import MAX_TOKENS
+from simulator.request_table import Ints, RequestTable
 
 REQUIRED = ("prompt_tokens", "output_tokens")
-OPTIONAL = ("arrival_s", "prefix_id", "prefix_tokens", "priority", "session_id")
 COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "prefix_id", "prefix_tokens", "priority", "session_id")
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -48,17 +48,34 @@ class RequestList:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Columns:
-    """Rows while they are read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One request as the columns of the module text describe it; raises `InputError` for values they forbid."""
 
-    arrival_s: list[float | None] = field(default_factory=list)
-    prompt_tokens: list[int] = field(default_factory=list)
-    output_tokens: list[int] = field(default_factory=list)
-    prefix_id: list[int] = field(default_factory=list)
-    prefix_tokens: list[int] = field(default_factory=list)
-    priority: list[int] = field(default_factory=list)
-    session_id: list[int] = field(default_factory=list)
+    arrival_s: float | None = None
+    prompt_tokens: int
+    output_tokens: int
+    prefix_id: str | None = None
+    prefix_tokens: int = 0
+    priority: int = 0
+    session_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.arrival_s is not None and not 0 <= self.arrival_s < math.inf:
+            raise InputError(
+                f"arrival_s must be finite and not negative, got {self.arrival_s}; write seconds like 0.25"
+            )
+        for name, low in (("prompt_tokens", 1), ("output_tokens", 1), ("prefix_tokens", 0)):
+            value = getattr(self, name)
+            if not low <= value <= MAX_TOKENS:
+                raise InputError(
+                    f"{name} must be from {low} to {MAX_TOKENS:,}, got {value}; correct or remove the request"
+                )
+        if self.prefix_tokens and not self.prefix_id:
+            raise InputError(f"prefix_tokens {self.prefix_tokens} has no prefix_id; name the prefix they belong to")
+        if self.prefix_tokens > self.prompt_tokens:
+            inside = f"must lie inside prompt_tokens {self.prompt_tokens}"
+            raise InputError(f"prefix_tokens {self.prefix_tokens} {inside}; make it smaller")
 
 
 def read(path: Path | str) -> RequestList:
@@ -93,19 +110,20 @@ def parse(text: str, name: str) -> RequestList:
     if not any(header):
         raise InputError(f"{name}: is empty; the first line must name the columns {', '.join(COLUMNS[:3])}")
     _check_header(header, f"{name}:{header_line}")
-    columns = _Columns()
-    prefixes: dict[str, int] = {}
-    sessions: dict[str, int] = {}
+    requests = []
     for line, cells in rows:
         where = f"{name}:{line}"
         if len(cells) != len(header):
             raise InputError(
                 f"{where}: has {len(cells)} cells, the header names {len(header)} columns; they must agree"
             )
-        _add(columns, dict(zip(header, cells, strict=True)), where, prefixes, sessions)
-    if not columns.prompt_tokens:
+        try:
+            requests.append(_request(dict(zip(header, cells, strict=True))))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+    if not requests:
         raise InputError(f"{name}: holds a header but no request; give at least one line")
-    return _finish(columns, name)
+    return from_rows(requests, name)
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -134,77 +152,72 @@ def _check_header(header: list[str], where: str) -> None:
         raise InputError(f"{where}: column {missing} is missing; prefix_id and prefix_tokens go together")
 
 
-def _add(
-    columns: _Columns, row: dict[str, str], where: str, prefixes: dict[str, int], sessions: dict[str, int]
-) -> None:
-    """Check one row and append it."""
-    arrival = row.get("arrival_s", "")
-    columns.arrival_s.append(_seconds(arrival, where) if arrival else None)
-    prompt = _whole(row["prompt_tokens"], "prompt_tokens", where, low=1)
-    columns.prompt_tokens.append(prompt)
-    columns.output_tokens.append(_whole(row["output_tokens"], "output_tokens", where, low=1))
-    name, tokens = row.get("prefix_id", ""), row.get("prefix_tokens", "")
-    length = _whole(tokens, "prefix_tokens", where, low=0) if tokens else 0
-    if name and not tokens:
-        raise InputError(f"{where}: prefix_id {_short(name)} has no prefix_tokens; say how many tokens are shared")
-    if length and not name:
-        raise InputError(f"{where}: prefix_tokens {length} has no prefix_id; name the prefix they belong to")
-    if length > prompt:
-        raise InputError(f"{where}: prefix_tokens {length} must lie inside prompt_tokens {prompt}; make it smaller")
-    columns.prefix_id.append(prefixes.setdefault(name, len(prefixes)) if length else -1)
-    columns.prefix_tokens.append(length)
-    priority = row.get("priority", "")
-    columns.priority.append(_whole(priority, "priority", where) if priority else 0)
-    session = row.get("session_id", "")
-    columns.session_id.append(sessions.setdefault(session, len(sessions)) if session else -1)
+def _request(row: dict[str, str]) -> Row:
+    if row.get("prefix_id") and not row["prefix_tokens"]:
+        raise InputError(f"prefix_id {_short(row['prefix_id'])} has no prefix_tokens; say how many tokens are shared")
+    arrival = row.get("arrival_s")
+    return Row(
+        arrival_s=_seconds(arrival) if arrival else None,
+        prompt_tokens=_whole(row["prompt_tokens"], "prompt_tokens"),
+        output_tokens=_whole(row["output_tokens"], "output_tokens"),
+        prefix_id=row.get("prefix_id") or None,
+        prefix_tokens=_whole(row.get("prefix_tokens") or "0", "prefix_tokens"),
+        priority=_whole(row.get("priority") or "0", "priority"),
+        session_id=row.get("session_id") or None,
+    )
 
 
-def _whole(word: str, column: str, where: str, low: int | None = None) -> int:
+def _whole(word: str, column: str) -> int:
     if not _WHOLE.fullmatch(word):
-        raise InputError(f"{where}: {column} {_short(word)} is not a whole number; write it like 512")
-    value = int(word)
-    if low is not None and value < low:
-        raise InputError(f"{where}: {column} must be at least {low}, got {value}; correct or remove the line")
-    return value
+        raise InputError(f"{column} {_short(word)} is not a whole number; write it like 512")
+    return int(word)
 
 
-def _seconds(word: str, where: str) -> float:
+def _seconds(word: str) -> float:
     try:
-        value = float(word)
+        return float(word)
     except ValueError:
-        raise InputError(f"{where}: arrival_s {_short(word)} is not a number; write seconds like 0.25") from None
-    if not math.isfinite(value) or value < 0:
-        raise InputError(
-            f"{where}: arrival_s must be finite and not negative, got {_short(word)}; write seconds like 0.25"
-        )
-    return value
+        raise InputError(f"arrival_s {_short(word)} is not a number; write seconds like 0.25") from None
 
 
 def _short(word: str) -> str:
     return repr(word if len(word) <= 40 else word[:37] + "...")
 
 
-def _finish(columns: _Columns, name: str) -> RequestList:
-    given = [value for value in columns.arrival_s if value is not None]
-    if given and len(given) != len(columns.arrival_s):
-        row = columns.arrival_s.index(None)
-        raise InputError(f"{name}: arrival_s is empty in request {row + 1} but given in others; fill in all or none")
-    ends = np.array(columns.prefix_tokens, dtype=np.int64)
+def from_rows(rows: Sequence[Row], name: str = "requests") -> RequestList:
+    """Return *rows* as columns, sorted by arrival; *name* stands in front of an error or a note."""
+    given = [row.arrival_s for row in rows if row.arrival_s is not None]
+    if given and len(given) != len(rows):
+        missing = next(i for i, row in enumerate(rows) if row.arrival_s is None)
+        raise InputError(
+            f"{name}: arrival_s is empty in request {missing + 1} but given in others; fill in all or none"
+        )
+    ends = np.array([row.prefix_tokens for row in rows], dtype=np.int64)
     shared = ends > 0
     start = np.concatenate(([0], np.cumsum(shared))).astype(np.int64)
     table = RequestTable.build(
-        prompt_tokens=np.array(columns.prompt_tokens, dtype=np.int64),
-        output_tokens=np.array(columns.output_tokens, dtype=np.int64),
+        prompt_tokens=np.array([row.prompt_tokens for row in rows], dtype=np.int64),
+        output_tokens=np.array([row.output_tokens for row in rows], dtype=np.int64),
         arrival_s=np.array(given) if given else None,
-        segments=(start, np.array(columns.prefix_id, dtype=np.int64)[shared], ends[shared]),
-        priority=np.array(columns.priority, dtype=np.int64),
-        session_id=np.array(columns.session_id, dtype=np.int64),
+        segments=(
+            start,
+            _numbered([row.prefix_id if row.prefix_tokens else None for row in rows])[shared],
+            ends[shared],
+        ),
+        priority=np.array([row.priority for row in rows], dtype=np.int64),
+        session_id=_numbered([row.session_id for row in rows]),
     )
     notes: tuple[str, ...] = ()
     if (np.diff(table.arrival_s) < 0).any():
         table = table.take(np.argsort(table.arrival_s, kind="stable"))
         notes = (f"{name}: requests were not in order of arrival_s and have been sorted",)
     return RequestList(table, has_arrivals=bool(given), notes=notes)
+
+
+def _numbered(names: Sequence[str | None]) -> Ints:
+    """Return a number for each name, in order of first appearance; -1 where there is none."""
+    numbers: dict[str, int] = {}
+    return np.array([-1 if n is None else numbers.setdefault(n, len(numbers)) for n in names], dtype=np.int64)
 
 
 def render(table: RequestTable) -> str:

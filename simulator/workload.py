@@ -1,0 +1,207 @@
+"""Who asks for what, when: four kinds of workload, frozen and with a JSON round trip.  All of them become one table of
+requests with planned send times, and a limit of requests in flight.
+
+    rate          open loop: gamma arrivals as `vllm bench serve --request-rate R --burstiness B` sends them
+    concurrency   closed loop: N clients, each sends its next request when the last response is complete
+    requests      a list of your own: a CSV file (`simulator.request_list`) or rows
+    trace         a shipped trace (`simulator.traces`), optionally faster or slower
+
+Arrivals (vLLM 0.24): gaps ~ Gamma(shape B, scale 1 / (R B)), the first request waits one gap too, and all send times
+are scaled so that the last one is N / R.  R = inf sends everything at once, B = inf at even gaps.  ``max_concurrency``
+is the bench's semaphore: a request whose time has come waits in the client, and its timings start after that wait.
+
+Seeds: arrivals, prompt and output lengths have a random stream each, so that changing one leaves the others alone.
+Not modelled: ramps, think time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator, model_validator
+
+from simulator import lengths, request_list, traces
+from simulator.errors import InputError, UnsupportedError, input_error
+from simulator.request_list import Row
+from simulator.request_table import Floats, RequestTable
+
+
+def _number_or_inf(value: float) -> float | str:
+    return "inf" if math.isinf(value) else value
+
+
+#: A positive number, infinity included; JSON has no infinity, so it is written "inf" there, as vLLM's bench does.
+Positive = Annotated[float, Field(gt=0), PlainSerializer(_number_or_inf, when_used="json")]
+
+
+def _length_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class _Base(BaseModel):
+    """Frozen; bad values raise an `InputError` of one line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise input_error(error, "workload") from None
+
+    #: Requests in flight at most; None for no limit.
+    max_concurrency: int | None = Field(default=None, ge=1)
+
+
+class _Generated(_Base):
+    """Lengths drawn at random; specs as in `simulator.lengths`."""
+
+    num_prompts: int = Field(default=1000, ge=1, le=10_000_000)
+    prompt_tokens: str = "512"
+    output_tokens: str = "128"
+
+    @field_validator("prompt_tokens", "output_tokens", mode="before")
+    @classmethod
+    def _lengths(cls, value: Any) -> Any:
+        text = _length_text(value)
+        if isinstance(text, str):
+            lengths.parse(text)
+        return text
+
+
+class RateWorkload(_Generated):
+    """Open loop at *rate* requests/s."""
+
+    kind: Literal["rate"] = "rate"
+    rate: Positive
+    burstiness: Positive = 1.0
+
+
+class ConcurrencyWorkload(_Generated):
+    """Closed loop of *concurrency* clients without think time."""
+
+    kind: Literal["concurrency"] = "concurrency"
+    concurrency: int = Field(ge=1)
+    think_time_s: float = 0.0
+    max_concurrency: None = None
+
+    @field_validator("think_time_s")
+    @classmethod
+    def _no_think_time(cls, value: float) -> float:
+        if value != 0:
+            raise UnsupportedError(f"think_time_s {value} is not simulated yet; leave it at 0")
+        return value
+
+
+class RequestsWorkload(_Base):
+    """A list of requests, from the file at *path* or given as *rows*; closed loop if no row has an arrival."""
+
+    kind: Literal["requests"] = "requests"
+    path: str | None = None
+    rows: tuple[Row, ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> RequestsWorkload:
+        if (self.path is None) == (self.rows is None):
+            raise InputError("workload: requests come from a path or from rows; give exactly one of them")
+        return self
+
+
+class TraceWorkload(_Base):
+    """A shipped trace; *rate_scale* 2 sends it twice as fast, *limit* keeps its first requests."""
+
+    kind: Literal["trace"] = "trace"
+    name: str
+    rate_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    limit: int | None = Field(default=None, ge=1)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return traces.checked_name(value)
+
+
+Workload = Annotated[RateWorkload | ConcurrencyWorkload | RequestsWorkload | TraceWorkload, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """A workload made concrete: the requests, how many may be in flight (None: any number), what to tell the user."""
+
+    table: RequestTable
+    max_concurrency: int | None
+    notes: tuple[str, ...] = ()
+
+
+def traffic(workload: Workload, seed: int) -> Traffic:
+    """Return what *workload* sends; the same *seed* (at least 0) gives the same requests.
+
+    Raises `InputError` for files that cannot be read, and for missing arrivals without a limit of concurrency.
+    """
+    if isinstance(workload, RequestsWorkload):
+        return _listed(workload)
+    if isinstance(workload, TraceWorkload):
+        found = traces.load(workload.name, limit=workload.limit)
+        return Traffic(_at_speed(found, workload.rate_scale), workload.max_concurrency)
+    if seed < 0:
+        raise InputError(f"seed must not be negative, got {seed}")
+    arrivals, prompts, outputs = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(3))
+    n = workload.num_prompts
+    if isinstance(workload, ConcurrencyWorkload):
+        arrival_s: Floats | None = None
+        limit: int | None = workload.concurrency
+    else:
+        arrival_s, limit = arrival_times(n, workload.rate, workload.burstiness, arrivals), workload.max_concurrency
+    requests = RequestTable.build(
+        prompt_tokens=lengths.parse(workload.prompt_tokens).sample(n, prompts),
+        output_tokens=lengths.parse(workload.output_tokens).sample(n, outputs),
+        arrival_s=arrival_s,
+    )
+    return Traffic(requests, limit)
+
+
+def table(workload: Workload, seed: int) -> RequestTable:
+    """Return the requests of *workload* in order of sending; see `traffic`."""
+    return traffic(workload, seed).table
+
+
+def arrival_times(n: int, rate: float, burstiness: float, rng: np.random.Generator) -> Floats:
+    """Return *n* send times in seconds, as `vllm bench serve` makes them (module text)."""
+    if math.isinf(rate):
+        return np.zeros(n)
+    if math.isinf(burstiness):
+        return np.arange(1, n + 1) / rate
+    times = np.cumsum(rng.gamma(shape=burstiness, scale=1 / (rate * burstiness), size=n))
+    factor = n / rate / times[-1] if times[-1] > 0 else math.inf
+    if not math.isfinite(factor):
+        raise InputError(
+            f"burstiness {burstiness} at rate {rate} leaves no time between requests; give a larger burstiness"
+        )
+    return np.asarray(times * factor)
+
+
+def _listed(workload: RequestsWorkload) -> Traffic:
+    name = workload.path or "rows"
+    found = request_list.read(name) if workload.rows is None else request_list.from_rows(workload.rows, name)
+    notes = found.notes
+    if workload.max_concurrency is None and not found.has_arrivals:
+        raise InputError(f"{name}: no request has an arrival_s; add the times, or give --concurrency for a closed loop")
+    if workload.max_concurrency is None and len(found.table) > 1 and not found.table.arrival_s.any():
+        notes = (*notes, f"{name}: every arrival_s is 0, so all requests are sent at once (no --concurrency was given)")
+    return Traffic(found.table, workload.max_concurrency, notes)
+
+
+def _at_speed(found: RequestTable, rate_scale: float) -> RequestTable:
+    if rate_scale == 1:
+        return found
+    return RequestTable.build(
+        arrival_s=found.arrival_s / rate_scale,
+        prompt_tokens=found.prompt_tokens,
+        output_tokens=found.output_tokens,
+        segments=(found.segment_start, found.segment_id, found.segment_end),
+        priority=found.priority,
+        session_id=found.session_id,
+    )
