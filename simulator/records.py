@@ -48,7 +48,8 @@ class Records:
     ----------
     step_plan_s: start of schedule().
     step_emit_s: the engine's time stamp of the step's outputs: end of update().
-    step_deliver_s: when the step's tokens (other than first ones) reach the client.
+    step_deliver_s: when the step's tokens (other than first ones) reach the client; never descends.  A token that would
+        overtake its request's first one arrives together with it.
     step_running, step_waiting, step_free_blocks: state after the step was planned; requests, requests, blocks.
     step_tokens, step_decode_reqs, step_preempted: tokens scheduled, requests that decode, requests thrown out.
     step_mode: CUDA graph mode 0 none, 1 piecewise, 2 full.
@@ -123,13 +124,14 @@ class Records:
         return len(self.step_plan_s)
 
     def token_times(self, r: int) -> Floats:
-        """Return when each token of request *r* reached the client, in seconds; empty if none did."""
+        """Return when each token of request *r* reached the client, in seconds; empty if none did.  O(runs)."""
         mine = np.flatnonzero(np.asarray(self.run_request) == r)
         deliver = np.asarray(self.step_deliver_s, dtype=np.float64)
         pieces = [deliver[self.run_first_step[k] : self.run_first_step[k] + self.run_steps[k]] for k in mine]
-        times = np.concatenate(pieces) if pieces else np.zeros(0)
-        if len(times):
-            times[0] = self.first_token_s[r]
+        if not pieces:
+            return np.zeros(0)
+        times = np.maximum(np.concatenate(pieces), self.first_token_s[r])
+        times[0] = self.first_token_s[r]
         return times
 
 

@@ -1,0 +1,88 @@
+"""The engine's gauges as step functions of time: running, waiting, KV use.  O(steps + requests).
+
+A step's row holds the state after it was planned; it lasts until the next plan.  When the outputs of a step leave no
+request in the engine, the state is empty from then on, although no plan says so.  KV use is vLLM's
+``1 - free / (blocks - 1)``: one block is the null block, cached blocks without a user count as free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.records import Records, Status
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepFunction:
+    """``values[i]`` from ``times_s[i]`` on; 0 before the first time.  Times never descend."""
+
+    times_s: Floats
+    values: Floats
+
+    def at(self, times_s: Floats) -> Floats:
+        """Return the value at each of *times_s* (a change at that very time counts)."""
+        index = np.searchsorted(self.times_s, times_s, side="right")
+        return np.concatenate(([0.0], self.values))[index]
+
+    def maximum(self) -> float:
+        """Return the largest value; 0 if there is none."""
+        return float(self.values.max(initial=0.0))
+
+    def mean(self, start_s: float, end_s: float) -> float:
+        """Return the mean over the time from *start_s* to *end_s*; 0 for no time."""
+        if end_s <= start_s:
+            return 0.0
+        edges = np.clip(np.append(self.times_s, end_s), start_s, end_s)
+        return float(np.dot(self.values, np.diff(edges)) / (end_s - start_s))
+
+
+def _changes(records: Records, column: Sequence[int]) -> StepFunction:
+    """Return *column* over time, 0 whenever the engine is empty."""
+    plan = np.asarray(records.step_plan_s, dtype=np.float64)
+    emit = np.asarray(records.step_emit_s, dtype=np.float64)
+    values = np.asarray(column, dtype=np.float64)
+    next_plan = np.append(plan[1:], np.inf)[: len(emit)]
+    empty = np.flatnonzero(_empty_after(records, plan)[: len(emit)] & (next_plan > emit))
+    times = np.concatenate((plan, emit[empty]))
+    order = np.argsort(times, kind="stable")
+    return StepFunction(times[order], np.concatenate((values, np.zeros(len(empty))))[order])
+
+
+def _empty_after(records: Records, plan: Floats) -> NDArray[np.bool_]:
+    """Return for each step whether its outputs left no request in the engine: all that had begun have ended."""
+    begun = np.asarray(records.first_scheduled_s, dtype=np.float64)
+    first_step = np.searchsorted(plan, begun[~np.isnan(begun)], side="right") - 1
+    last_step = np.full(records.num_requests, -1, dtype=np.int64)
+    runs = np.asarray(records.run_request, dtype=np.int64)
+    ends = np.asarray(records.run_first_step, dtype=np.int64) + np.asarray(records.run_steps, dtype=np.int64) - 1
+    np.maximum.at(last_step, runs, ends)
+    finished = np.asarray(records.status, dtype=np.uint8) == Status.FINISHED
+    change = np.zeros(len(plan) + 1, dtype=np.int64)
+    np.add.at(change, np.maximum(first_step, 0), 1)
+    np.add.at(change, last_step[finished & (last_step >= 0)], -1)
+    return np.asarray(np.cumsum(change)[: len(plan)] == 0)
+
+
+def running(records: Records) -> StepFunction:
+    """Return requests in the running list over time."""
+    return _changes(records, records.step_running)
+
+
+def waiting(records: Records) -> StepFunction:
+    """Return requests that wait in the engine over time."""
+    return _changes(records, records.step_waiting)
+
+
+def usage(records: Records) -> StepFunction:
+    """Return the used share of the KV cache over time, 0..1."""
+    total = max(1, records.num_gpu_blocks - 1)
+    state = _changes(records, records.step_free_blocks)
+    planned = _changes(records, np.ones(records.num_steps, dtype=np.int64).tolist())
+    return StepFunction(state.times_s, planned.values - state.values / total)

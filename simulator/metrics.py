@@ -1,0 +1,216 @@
+"""All metrics, each defined once, as `vllm bench serve` (0.24) defines them.  Records in, numbers out.
+
+Of a completed request, at the client, in seconds from sending it (`sent_s`):
+
+    ttft    time of the first token
+    e2el    time of the last token
+    tpot    (e2el - ttft) / (output_tokens - 1); of no value for one token
+    itl     gaps between successive messages, one message a token here; pooled over all requests, so that long
+            requests weigh more than in tpot
+
+Aggregates: mean, median, std (population), percentiles (numpy, linear) over completed requests;
+duration = from before the first request is sent to the last response; request_throughput = completed / duration;
+output_throughput = output tokens / duration; total_token_throughput = (prompt + output tokens) / duration;
+goodput = completed requests that keep every given limit (<=; tpot of one token counts 0) / duration.
+
+Pooled ITL is exact without a value per token: the gap between step j and j + 1 counts as often as requests got a token
+in both.  Only gaps that touch a first token or a pause are kept one by one.  Memory: steps + runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.engine_state import usage
+from simulator.records import Records, Status
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PERCENTILES = (50, 90, 95, 99)
+LATENCIES = ("ttft", "tpot", "itl", "e2el")
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Values with how often each occurs; stands for the expanded list."""
+
+    values: Floats
+    counts: Ints
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Sample:
+        """Return the sample in which each of *values* occurs once; NaN (no value) is left out."""
+        array = np.asarray(values, dtype=np.float64)
+        array = array[~np.isnan(array)]
+        return cls(array, np.ones(len(array), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def expanded(self) -> Floats:
+        """Return the list it stands for, in no particular order."""
+        return np.repeat(self.values, self.counts)
+
+    def mean(self) -> float:
+        """Return the mean; nan if empty."""
+        return float(np.dot(self.values, self.counts) / len(self)) if len(self) else math.nan
+
+    def std(self) -> float:
+        """Return the population standard deviation; nan if empty."""
+        if not len(self):
+            return math.nan
+        return math.sqrt(float(np.dot((self.values - self.mean()) ** 2, self.counts)) / len(self))
+
+    def percentiles(self, percents: tuple[float, ...]) -> list[float]:
+        """Return what ``numpy.percentile(expanded, percents)`` (linear) returns, to the last bit; nan if empty."""
+        if not len(self):
+            return [math.nan] * len(percents)
+        order = np.argsort(self.values)
+        values, last = self.values[order], np.cumsum(self.counts[order])
+        at = (len(self) - 1) * np.true_divide(percents, 100)
+        below = np.floor(at)
+        low = values[np.searchsorted(last, below, side="right")]
+        high = values[np.searchsorted(last, np.minimum(below + 1, len(self) - 1), side="right")]
+        share = at - below
+        # The two forms are numpy's: each is exact at its own end.
+        mixed = np.where(share >= 0.5, high - (high - low) * (1 - share), low + (high - low) * share)
+        return [float(value) for value in mixed]
+
+
+@dataclass(frozen=True, eq=False)
+class Latencies:
+    """What clients saw: one row per completed request, and the pooled gaps.  Seconds and tokens."""
+
+    ttft_s: Floats
+    e2el_s: Floats
+    itl_s: Sample
+    prompt_tokens: Ints
+    output_tokens: Ints
+    duration_s: float
+
+    @property
+    def tpot_s(self) -> Floats:
+        """Time per output token after the first, per request; nan for one token."""
+        return tpot_s(self.ttft_s, self.e2el_s, self.output_tokens)
+
+
+def tpot_s(ttft: Floats, e2el: Floats, output_tokens: Ints) -> Floats:
+    """(e2el - ttft) / (output_tokens - 1) per request, in seconds; nan for one token."""
+    gaps = np.where(output_tokens > 1, output_tokens - 1, 1)
+    return np.asarray(np.where(output_tokens > 1, (e2el - ttft) / gaps, np.nan))
+
+
+def latencies(records: Records) -> Latencies:
+    """Return what the clients of a simulation saw."""
+    done = _status(records) == Status.FINISHED
+    sent = np.asarray(records.sent_s)[done]
+    return Latencies(
+        ttft_s=np.asarray(records.first_token_s)[done] - sent,
+        e2el_s=np.asarray(records.last_token_s)[done] - sent,
+        itl_s=itl_sample(records),
+        prompt_tokens=np.asarray(records.prompt_tokens)[done],
+        output_tokens=np.asarray(records.output_tokens)[done],
+        duration_s=records.end_s - records.start_s,
+    )
+
+
+def _status(records: Records) -> NDArray[np.uint8]:
+    return np.asarray(records.status, dtype=np.uint8)
+
+
+def itl_sample(records: Records) -> Sample:
+    """Return the gaps between successive tokens of every completed request, in seconds, exact (module text)."""
+    request, first, steps = (np.asarray(c, dtype=np.int64) for c in _runs(records))
+    kept = _status(records)[request] == Status.FINISHED
+    request, first, steps = request[kept], first[kept], steps[kept]
+    order = np.lexsort((first, request))
+    request, first, steps = request[order], first[order], steps[order]
+    end = first + steps  # the step after the run's last
+    deliver = np.asarray(records.step_deliver_s, dtype=np.float64)
+    opens = np.diff(request, prepend=-1) != 0  # the first run of its request
+
+    # No token overtakes the first one: those of steps before `ahead` arrive together with it.
+    begin = np.asarray(records.first_token_s)[request]
+    ahead = np.clip(np.searchsorted(deliver, begin, side="left"), first + opens, end)
+    together = int((ahead - first - opens).sum())
+
+    # Gaps between two later tokens: step j to j + 1 for j from ahead to end - 2.
+    inner = end - 1 > ahead
+    change = np.zeros(len(deliver) + 1, dtype=np.int64)
+    np.add.at(change, ahead[inner], 1)
+    np.add.at(change, end[inner] - 1, -1)
+    counts = np.cumsum(change)[: max(0, len(deliver) - 1)]
+
+    leave = (first < ahead) & (ahead < end)  # from the first token's time to the next one
+    from_first = deliver[ahead[leave]] - begin[leave]
+    latest = np.where(ahead == end, begin, deliver[end - 1]) if len(end) else begin
+    resumed = ~opens[1:] & (ahead == first)[1:]
+    pauses = (deliver[first[1:]] - latest[:-1])[resumed]
+
+    singles = np.concatenate((from_first, pauses, [0.0]))
+    single_counts = np.concatenate((np.ones(len(singles) - 1, dtype=np.int64), [together]))
+    values, weights = np.concatenate((np.diff(deliver), singles)), np.concatenate((counts, single_counts))
+    return Sample(values[weights > 0], weights[weights > 0])
+
+
+def _runs(records: Records) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
+    return records.run_request, records.run_first_step, records.run_steps
+
+
+def aggregate(seen: Latencies) -> dict[str, Any]:
+    """Return the aggregates of the module text under the keys of the result: seconds only in the duration, else ms."""
+    completed, duration = len(seen.ttft_s), seen.duration_s
+    prompt, output = int(seen.prompt_tokens.sum()), int(seen.output_tokens.sum())
+
+    def per_second(count: float) -> float:
+        return count / duration if duration > 0 else math.nan
+
+    numbers: dict[str, Any] = {
+        "completed": completed,
+        "duration_s": duration,
+        "total_input_tokens": prompt,
+        "total_output_tokens": output,
+        "request_throughput": per_second(completed),
+        "output_throughput": per_second(output),
+        "total_token_throughput": per_second(prompt + output),
+    }
+    for name in LATENCIES:
+        values = getattr(seen, f"{name}_s")
+        numbers |= _described(name, values if isinstance(values, Sample) else Sample.of(values))
+    return numbers
+
+
+def _described(name: str, sample: Sample) -> dict[str, float]:
+    percentiles = dict(zip(PERCENTILES, sample.percentiles(PERCENTILES), strict=True))
+    numbers = {"mean": sample.mean(), "median": percentiles[50], "std": sample.std()}
+    numbers |= {f"p{percent}": value for percent, value in percentiles.items()}
+    return {f"{key}_{name}_ms": 1e3 * value for key, value in numbers.items()}
+
+
+def goodput(seen: Latencies, limits_ms: Mapping[str, float]) -> float:
+    """Return requests/s that keep every limit, e.g. ``{"ttft": 500, "tpot": 50}``; names of `LATENCIES` but itl."""
+    good = np.ones(len(seen.ttft_s), dtype=bool)
+    for name, limit in limits_ms.items():
+        good &= np.nan_to_num(getattr(seen, f"{name}_s"), nan=0.0) * 1e3 <= limit
+    return float(good.sum()) / seen.duration_s if seen.duration_s > 0 else math.nan
+
+
+def engine_totals(records: Records) -> dict[str, Any]:
+    """Return what the engine counted: preemptions, prefix hits (share of tokens looked up), KV use (0..1), steps."""
+    level = usage(records)
+    queries = records.prefix_queries_tokens
+    return {
+        "preemptions": int(sum(records.step_preempted)),
+        "recomputed_tokens": int(sum(records.recomputed_tokens)),
+        "prefix_cache_hit_rate": records.prefix_hits_tokens / queries if queries else 0.0,
+        "kv_cache_usage_max": level.maximum(),
+        "kv_cache_usage_mean": level.mean(records.start_s, records.end_s),
+        "steps": records.num_steps,
+    }
