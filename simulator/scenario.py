@@ -1,0 +1,58 @@
+"""One frozen question: which server, which model on which GPU, timed by which profile, under which load.
+
+The command line, Python and pages all make a `Scenario`; `simulator.simulate.simulate` answers it.  JSON and back gives
+an equal scenario, and the same scenario gives the same result.  Schema: ``docs/schemas.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from simulator.engine_config import EngineConfig
+from simulator.errors import InputError, validated
+from simulator.gpu_spec import GpuSpec
+from simulator.model_spec import ModelSpec
+from simulator.traces import OverLength
+from simulator.workload import Workload
+
+SCHEMA_VERSION = 1
+
+
+class Scenario(BaseModel):
+    """See the module text.  *profile* is the name of a shipped profile or a path; None asks for a data-sheet answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=1, le=SCHEMA_VERSION)
+    engine: EngineConfig
+    model: ModelSpec
+    gpu: GpuSpec
+    profile: str | None = None
+    workload: Workload
+    over_length: OverLength = "fail"
+    seed: int = Field(default=0, ge=0)
+    #: Remarks on how the question was read (flags that were not understood ...); they become warnings of the result.
+    notes: tuple[str, ...] = ()
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the scenario as JSON text that `from_json` reads back."""
+        return self.model_dump_json(indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str, name: str = "scenario") -> Scenario:
+        """Return the scenario written in *text*; `InputError` of one line, also for a newer schema."""
+        try:
+            data: Any = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{name}: is not JSON ({error.msg} in line {error.lineno}); write it with to_json"
+            ) from None
+        if not isinstance(data, dict):
+            raise InputError(f"{name}: must be a JSON object, got {type(data).__name__}; write it with to_json")
+        given = data.get("schema_version", SCHEMA_VERSION)
+        if isinstance(given, int) and given > SCHEMA_VERSION:
+            raise InputError(f"{name}: schema_version {given} is newer than {SCHEMA_VERSION}; update servecast")
+        return validated(cls, data, name)

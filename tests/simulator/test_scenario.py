@@ -1,0 +1,55 @@
+import json
+import math
+
+import pytest
+
+from simulator.errors import InputError
+from simulator.request_list import Row
+from simulator.scenario import Scenario
+from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload, TraceWorkload
+from tests.simulator.scenario_world import small_scenario
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        RateWorkload(rate=math.inf),
+        ConcurrencyWorkload(concurrency=4),
+        RequestsWorkload(rows=(Row(arrival_s=0.1, prompt_tokens=5, output_tokens=6),)),
+        TraceWorkload(name="azure-code-2023"),
+    ],
+    ids=lambda workload: workload.kind,
+)
+def test_json_and_back_is_the_same_scenario(workload):
+    scenario = small_scenario(workload=workload, seed=3, over_length="drop", notes=("so",))
+    assert Scenario.from_json(scenario.to_json()) == scenario
+
+
+def test_a_newer_schema_is_refused_in_one_line():
+    data = json.loads(small_scenario().to_json()) | {"schema_version": 2, "new_field": 1}
+    with pytest.raises(InputError, match=r"^scenario: schema_version 2 is newer than 1; update servecast$"):
+        Scenario.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed"),
+        ({"colour": "red"}, "colour: Extra inputs"),
+        ({"workload": {"kind": "rate", "rate": "nan"}}, "rate"),
+        ({"workload": {"kind": "tide"}}, "workload: .*'tide'"),
+        ({"engine": {}}, "engine.model: Field required"),
+        ({"over_length": "cut"}, "over_length"),
+    ],
+)
+def test_a_wrong_field_is_named_in_one_line(change, message):
+    data = json.loads(small_scenario().to_json()) | change
+    with pytest.raises(InputError, match=message) as caught:
+        Scenario.from_json(json.dumps(data), "s.json")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+def test_what_is_not_a_json_object_is_refused(text):
+    with pytest.raises(InputError, match=r"^s\.json: "):
+        Scenario.from_json(text, "s.json")
