@@ -24,10 +24,10 @@ class Delivery:
         self._latest_s = 0.0
         self.clients: Clients | None = None
 
-    def emit(self, step: int, yielded: list[Request], ended: list[Request]) -> None:
-        """Deliver the tokens of *step*, whose outputs the engine emitted now."""
+    def emit(self, step: int, cohort_size: int, yielded: list[Request], ended: list[Request]) -> None:
+        """Deliver the tokens of *step*, whose outputs the engine emitted now; the runs of the cohort go on by themselves."""
         now_s, records, front_end = self._env.now, self._records, self._front_end
-        deliver_s = now_s + front_end.token_s + front_end.token_per_stream_s * len(yielded)
+        deliver_s = now_s + front_end.token_s + front_end.token_per_stream_s * (cohort_size + len(yielded))
         deliver_s = self._latest_s = max(deliver_s, self._latest_s)  # one connection keeps its order
         records.step_deliver_s.append(deliver_s)
         before = step - 1

@@ -57,7 +57,7 @@ class EngineCore:
         timer: StepTimer,
         pipeline: Pipeline,
         records: Records,
-        emit: Callable[[int, list[Request], list[Request]], None],
+        emit: Callable[[int, int, list[Request], list[Request]], None],
     ) -> None:
         self._env = env
         self._policy = policy
@@ -99,7 +99,7 @@ class EngineCore:
                 pipeline.pop(env.now)
                 yielded, ended = policy.update(plan)
                 self._records.step_emit_s.append(env.now)
-                self._emit(step, yielded, ended)
+                self._emit(step, plan.cohort_size, yielded, ended)
             else:
                 self._sleeping = env.event()
                 yield self._sleeping

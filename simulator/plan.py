@@ -21,10 +21,13 @@ class Plan:
     decode_reqs, decode_context_sum, decode_context_max: requests with one token and their contexts.
     prefill_attention: sum over the other grants n of n * (context + n / 2).
     samplers: requests that yield a token in this step.
+    cohort_size: further requests, not listed, that decode in lock-step (`simulator.cohort`): one token each; they
+        are part of all the sums above.
+    leavers: those of them whose last token this is, in order of admission.
     """
 
-    __slots__ = ("admitted", "decode_context_max", "decode_context_sum", "decode_reqs", "num_tokens", "preempted",
-                 "prefill_attention", "requests", "samplers", "tokens")  # fmt: skip
+    __slots__ = ("admitted", "cohort_size", "decode_context_max", "decode_context_sum", "decode_reqs", "leavers",
+                 "num_tokens", "preempted", "prefill_attention", "requests", "samplers", "tokens")  # fmt: skip
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -37,8 +40,15 @@ class Plan:
         self.decode_context_sum = 0
         self.decode_context_max = 0
         self.prefill_attention = 0.0
+        self.cohort_size = 0
+        self.leavers: list[Request] = []
 
     @property
-    def is_uniform_decode(self) -> bool:
-        """Whether every request has exactly one token, so that a FULL graph can be used."""
-        return self.num_tokens == len(self.requests)
+    def num_reqs(self) -> int:
+        """Requests that are served."""
+        return self.cohort_size + len(self.requests)
+
+    @property
+    def num_samplers(self) -> int:
+        """Requests that yield a token."""
+        return self.cohort_size + len(self.samplers)

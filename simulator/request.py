@@ -44,10 +44,13 @@ class Request:
         "arrival",
         "blocks",
         "capacity",
+        "cohort_computed",
+        "cohort_step",
         "end_tokens",
         "eos_at",
         "last_step",
         "max_tokens",
+        "next_block_step",
         "num_cached_tokens",
         "num_computed_tokens",
         "num_hashed_blocks",
@@ -55,6 +58,7 @@ class Request:
         "num_preemptions",
         "num_prompt_tokens",
         "num_tokens",
+        "order",
         "own_key_base",
         "planned_tokens",
         "priority",
@@ -95,6 +99,11 @@ class Request:
         self.blocks: list[int] = []
         self.status = Status.WAITING
         self.planned_tokens = 0  # tokens granted in the plan being made
+        self.order = 0  # position in the order of admissions
+        # While it is one of many that decode in lock-step (simulator.cohort) the counts above stand still:
+        self.cohort_step = -1  # step in which it joined them, -1 if it is not one
+        self.cohort_computed = 0  # its computed tokens before that step
+        self.next_block_step = -1  # the step that needs its next block
         self.run_start = -1  # first step of the current run of consecutive tokens
         self.last_step = -2  # step that gave the latest token
 

@@ -12,72 +12,13 @@ checked against golden traces of the real classes.  Not modelled: drafts, LoRA s
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from heapq import heappop, heappush
 
 from simulator.blocks import BlockPool
 from simulator.plan import Plan
 from simulator.request import Request, Status
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerRules:
-    """Everything the decisions depend on: the limits (tokens, sequences) and what the version does."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_model_len: int
-    async_scheduling: bool = False
-    priority_policy: bool = False
-    enable_chunked_prefill: bool = True
-    long_prefill_token_threshold: int = 0
-    scheduler_reserve_full_isl: bool = True
-    watermark: float = 0.0
-    #: Chunked prefill off: a prompt that does not fit into the step blocks the queue (0.14 and later) or is passed.
-    unfit_prompt_blocks_queue: bool = True
-    #: PRIORITY: a request that is its own victim ends the running loop (up to 0.24) or only its own turn.
-    self_victim_ends_loop: bool = True
-
-
-class WaitingQueue:
-    """FCFS: a deque.  PRIORITY: a heap by (priority, arrival, row); putting to the front is the same as putting."""
-
-    __slots__ = ("_deque", "_heap")
-
-    def __init__(self, *, priority: bool) -> None:
-        self._deque: deque[Request] = deque()
-        self._heap: list[tuple[int, float, int, Request]] | None = [] if priority else None
-
-    def __len__(self) -> int:
-        return len(self._deque) if self._heap is None else len(self._heap)
-
-    def head(self) -> Request:
-        """Return the next request; the queue must not be empty."""
-        return self._deque[0] if self._heap is None else self._heap[0][3]
-
-    def pop(self) -> Request:
-        """Remove and return the head."""
-        return self._deque.popleft() if self._heap is None else heappop(self._heap)[3]
-
-    def append(self, request: Request) -> None:
-        """Add a new request."""
-        if self._heap is None:
-            self._deque.append(request)
-        else:
-            heappush(self._heap, (request.priority, request.arrival, request.row, request))
-
-    def put_back(self, request: Request) -> None:
-        """Return a request to the head (FCFS) or to its place (PRIORITY)."""
-        if self._heap is None:
-            self._deque.appendleft(request)
-        else:
-            self.append(request)
-
-    def in_order(self) -> list[Request]:
-        """Return the waiting requests, next one first."""
-        return list(self._deque) if self._heap is None else [entry[3] for entry in sorted(self._heap)]
+from simulator.rules import SchedulerRules
+from simulator.waiting import WaitingQueue
 
 
 class V1Scheduler:
@@ -88,6 +29,7 @@ class V1Scheduler:
         self.blocks = blocks
         self.running: list[Request] = []
         self.waiting = WaitingQueue(priority=rules.priority_policy)
+        self._admissions = 0
         self.watermark_blocks = int(rules.watermark * blocks.num_blocks)
         #: Prefix lookups in tokens, as vllm:prefix_cache_queries and _hits count them.
         self.prefix_queries_tokens = 0
@@ -115,19 +57,18 @@ class V1Scheduler:
     def schedule(self) -> Plan:
         """Return the plan of the next step (its `num_tokens` is 0 if nothing can be done)."""
         plan = Plan()
-        budget = self._serve_running(plan)
+        budget = self._serve_running(plan, 0, self.rules.max_num_batched_tokens)
         if not plan.preempted and self.waiting and budget > 0:
             self._admit_waiting(plan, budget)
         self._account(plan)
         return plan
 
-    def _serve_running(self, plan: Plan) -> int:
-        """Give tokens to the running requests in order of admission; return the budget that is left."""
+    def _serve_running(self, plan: Plan, index: int, budget: int) -> int:
+        """Give tokens to the running requests from *index* on, in order of admission; return the budget left."""
         rules, blocks, running = self.rules, self.blocks, self.running
-        budget, threshold = rules.max_num_batched_tokens, rules.long_prefill_token_threshold
-        longest, caching = rules.max_model_len - 1, blocks.caching
-        served, tokens, block_size = plan.requests, plan.tokens, blocks.block_size
-        index = 0
+        threshold, longest = rules.long_prefill_token_threshold, rules.max_model_len - 1
+        caching, block_size = blocks.caching, blocks.block_size
+        served, tokens = plan.requests, plan.tokens
         while index < len(running) and budget > 0:
             request = running[index]
             computed, placeholders = request.num_computed_tokens, request.num_placeholders
@@ -248,6 +189,8 @@ class V1Scheduler:
             request.num_cached_tokens = cached
         request.status = Status.RUNNING
         request.planned_tokens = n
+        request.order = self._admissions
+        self._admissions += 1
         self.running.append(request)
         plan.admitted.append((request, cached))
         plan.requests.append(request)

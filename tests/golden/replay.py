@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from simulator.blocks import BlockPool
+from simulator.cohort import CohortScheduler
 from simulator.plan import Plan
 from simulator.request import Request
-from simulator.scheduler import SchedulerRules, V1Scheduler
+from simulator.rules import SchedulerRules
+from simulator.scheduler import V1Scheduler
 from simulator.versions import facts
 
 Event = list[Any]
@@ -37,11 +39,11 @@ class TokenKeys:
 class Replay:
     """One scenario, driven as the golden driver drove the real classes."""
 
-    def __init__(self, scenario: dict[str, Any], vllm_version: str) -> None:
+    def __init__(self, scenario: dict[str, Any], vllm_version: str, kind: type[V1Scheduler]) -> None:
         config = scenario["config"]
         known = facts(vllm_version)
         self.is_async = bool(config.get("is_async", False))
-        self.scheduler = V1Scheduler(
+        self.scheduler = kind(
             SchedulerRules(
                 max_num_seqs=config["seqs"],
                 max_num_batched_tokens=config["mbt"],
@@ -64,6 +66,7 @@ class Replay:
         )
         keys = TokenKeys()
         self.names: list[str] = []
+        self.members: dict[int, list[Request]] = {}
         self.arrivals: dict[int, list[Request]] = {}
         for row, entry in enumerate(scenario["requests"]):
             request = Request(
@@ -115,10 +118,13 @@ class Replay:
 
     def _plan_event(self, step: int, plan: Plan) -> Event:
         scheduler = self.scheduler
+        members = scheduler.members() if isinstance(scheduler, CohortScheduler) and plan.cohort_size else []
+        self.members[step] = members
+        grants = dict.fromkeys(self._ids(members), 1)
         return [
             "plan",
             step,
-            dict(zip(self._ids(plan.requests), plan.tokens, strict=True)),
+            grants | dict(zip(self._ids(plan.requests), plan.tokens, strict=True)),
             {self.names[request.row]: cached for request, cached in plan.admitted},
             self._ids(plan.preempted),
             self._ids(scheduler.running),
@@ -129,7 +135,8 @@ class Replay:
     def _update_event(self, step: int, plan: Plan) -> Event:
         yielded, ended = self.scheduler.update(plan)
         reasons = {self.names[request.row]: "stop" if self.scheduler.is_eos(request) else "length" for request in ended}
-        return ["update", step, dict.fromkeys(self._ids(yielded), 1), reasons, self.scheduler.blocks.num_free]
+        members = self.members.pop(step) if plan.cohort_size else []
+        return ["update", step, dict.fromkeys(self._ids(members + yielded), 1), reasons, self.scheduler.blocks.num_free]
 
 
 def normalised(event: Event, config: dict[str, Any]) -> Event:
@@ -144,10 +151,12 @@ def normalised(event: Event, config: dict[str, Any]) -> Event:
     return event
 
 
-def first_mismatch(scenario: dict[str, Any], vllm_version: str) -> str | None:
+def first_mismatch(
+    scenario: dict[str, Any], vllm_version: str, kind: type[V1Scheduler] = V1Scheduler
+) -> str | None:
     """Return None if our events equal the recorded ones, else ``event K: expected ..., got ...``."""
     config, expected = scenario["config"], scenario["events"]
-    ours = Replay(scenario, vllm_version).events()
+    ours = Replay(scenario, vllm_version, kind).events()
     for index, want in enumerate(expected):
         got = next(ours, None)
         if got is None or normalised(got, config) != normalised(want, config):

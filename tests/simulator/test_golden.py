@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from simulator.cohort import CohortScheduler
+from simulator.scheduler import V1Scheduler
 from tests.golden.__main__ import load, main
 from tests.golden.replay import first_mismatch
 
@@ -16,9 +18,10 @@ FILE = Path(__file__).parents[1] / "data" / "golden" / "vllm-0.24.0.json.gz"
 GOLDEN = load(FILE)
 
 
+@pytest.mark.parametrize("kind", [V1Scheduler, CohortScheduler])
 @pytest.mark.parametrize("scenario", GOLDEN["scenarios"], ids=lambda scenario: scenario["name"])
-def test_our_events_equal_those_of_the_real_scheduler(scenario):
-    assert first_mismatch(scenario, GOLDEN["vllm"]) is None
+def test_our_events_equal_those_of_the_real_scheduler(scenario, kind):
+    assert first_mismatch(scenario, GOLDEN["vllm"], kind) is None
 
 
 def test_a_wrong_event_is_reported_with_its_number_and_both_sides(tmp_path, capsys):

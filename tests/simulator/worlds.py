@@ -7,7 +7,8 @@ from typing import Any
 from simulator.blocks import BlockPool
 from simulator.plan import Plan
 from simulator.request import Request
-from simulator.scheduler import SchedulerRules, V1Scheduler
+from simulator.rules import SchedulerRules
+from simulator.scheduler import V1Scheduler
 
 
 class World:

@@ -1,0 +1,244 @@
+"""The same decisions as `V1Scheduler`, at O(1) a step for everybody who simply decodes.
+
+Requests that decode in lock-step form the *cohort*, a prefix of `running`.  Each gets one token in every step, so their
+counts need not be touched: at step s a member has ``cohort_computed + (s - cohort_step)`` computed tokens.  What does
+happen to a member is known when it joins, and stands in a calendar: the steps that need its next block (every
+``block_size`` steps) and the step that yields its last token.  Everything unusual (a block shortage, a budget smaller
+than the cohort) dissolves the cohort back into plain requests, and the plain code decides.
+
+Equality with the plain scheduler, plan by plan, is tested on random scenarios and on the golden traces.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from simulator.blocks import BlockPool
+from simulator.plan import Plan
+from simulator.request import Request
+from simulator.rules import SchedulerRules
+from simulator.scheduler import V1Scheduler
+
+
+class CohortScheduler(V1Scheduler):
+    """V1's policy with a cohort; `plan.requests` lists only those outside of it."""
+
+    def __init__(self, rules: SchedulerRules, blocks: BlockPool) -> None:
+        super().__init__(rules, blocks)
+        self._step = 0  # of the next plan with tokens
+        self._settled = 0  # running[:_settled] are members, or leavers whose last result is not in
+        self._leaving = 0
+        self._context_sum = 0  # of the members, before the next step
+        self._block_calendar: dict[int, list[Request]] = {}
+        self._leave_calendar: dict[int, list[Request]] = {}
+        self._longest: list[tuple[int, int, Request]] = []  # heap by -(context - step)
+        self._latest = Plan()  # the one that may be in flight when the next is made (async)
+
+    # -- planning -------------------------------------------------------------------------------------------------
+
+    def schedule(self) -> Plan:
+        """Return the plan of the next step; see `V1Scheduler.schedule`."""
+        plan = Plan()
+        budget = self.rules.max_num_batched_tokens
+        self._promote(budget)
+        size = self._settled - self._leaving
+        if size and (size > budget or not self._can_step()):
+            self._dissolve()
+            size = 0
+        if size:
+            self._step_cohort(plan, size)
+        budget = self._serve_running(plan, self._settled, budget - size)
+        if not plan.preempted and self.waiting and budget > 0:
+            self._admit_waiting(plan, budget)
+        self._account(plan)
+        if plan.cohort_size:
+            self._account_cohort(plan)
+        if plan.num_tokens:
+            self._latest = plan
+            self._step += 1
+        return plan
+
+    def _promote(self, budget: int) -> None:
+        """Let the next requests of `running` that have nothing left but to decode join the cohort."""
+        running, index, lag = self.running, self._settled, int(self.rules.async_scheduling)
+        while index < len(running):
+            request = running[index]
+            in_flight = request.num_placeholders
+            pending = request.num_tokens + in_flight - request.num_computed_tokens
+            if pending != 1 or in_flight != lag or request.eos_at or index - self._leaving >= budget:
+                break
+            outputs = request.num_computed_tokens + 1 - request.num_prompt_tokens
+            remaining = request.end_tokens - request.num_prompt_tokens - outputs
+            if remaining <= 0:  # its last token is planned already
+                break
+            self._join(request, remaining)
+            index += 1
+        self._settled = index
+
+    def _join(self, request: Request, remaining: int) -> None:
+        step, computed = self._step, request.num_computed_tokens
+        request.cohort_step = step
+        request.cohort_computed = computed
+        self._context_sum += computed
+        heappush(self._longest, (step - computed, request.row, request))
+        self._leave_calendar.setdefault(step + remaining - 1, []).append(request)
+        self._note_block(request, step + request.capacity - computed)
+
+    def _note_block(self, request: Request, step: int) -> None:
+        """Enter the step whose plan needs the next block of *request* (sync: and registers the one before it)."""
+        if self.blocks.caching and not self.rules.async_scheduling:
+            step -= 1  # the block that becomes full is registered one step before the next one is needed
+        step = max(step, self._step)
+        request.next_block_step = step
+        self._block_calendar.setdefault(step, []).append(request)
+
+    def _due(self) -> list[Request]:
+        """Members with a block event in this step, in order of admission."""
+        step = self._step
+        due = self._block_calendar.get(step, ())
+        members = [r for r in due if r.next_block_step == step and r.cohort_step >= 0]
+        if len(members) > 1:
+            members.sort(key=lambda request: request.order)
+        return members
+
+    def _can_step(self) -> bool:
+        """Whether there are blocks for every member that needs one now."""
+        due = self._block_calendar.get(self._step)
+        return due is None or len(due) <= self.blocks.num_free or self._needed() <= self.blocks.num_free
+
+    def _needed(self) -> int:
+        return sum(1 for request in self._due() if self._computed(request) + 1 > request.capacity)
+
+    def _computed(self, request: Request) -> int:
+        return request.cohort_computed + self._step - request.cohort_step
+
+    def _step_cohort(self, plan: Plan, size: int) -> None:
+        """Give every member its token: blocks for those who need one, nothing to do for the others."""
+        plan.cohort_size = size
+        if self._step in self._block_calendar:
+            for request in self._due():
+                self._block_event(request)
+            del self._block_calendar[self._step]
+
+    def _block_event(self, request: Request) -> None:
+        blocks = self.blocks
+        computed = self._computed(request)
+        end = computed + 1
+        if end > request.capacity:
+            blocks.grow(request, 1)
+        if blocks.caching:
+            known = computed if self.rules.async_scheduling else end
+            if known // blocks.block_size > request.num_hashed_blocks:
+                blocks.register(request, known)
+            if end == request.capacity and not self.rules.async_scheduling:
+                request.next_block_step = self._step + 1
+                self._block_calendar.setdefault(self._step + 1, []).append(request)
+                return
+        self._note_block(request, self._step + 1 + request.capacity - end)
+
+    def _account_cohort(self, plan: Plan) -> None:
+        """Add the members to the sums of *plan* and say good-bye to those whose last token this is."""
+        step, size, heap = self._step, plan.cohort_size, self._longest
+        plan.num_tokens += size
+        plan.decode_reqs += size
+        plan.decode_context_sum += self._context_sum
+        while not self._is_member(heap[0][2], heap[0][0]):
+            heappop(heap)
+        longest = step - heap[0][0]
+        if longest > plan.decode_context_max:
+            plan.decode_context_max = longest
+        self._context_sum += size
+        leavers = self._leave_calendar.pop(step, None)
+        if leavers:
+            plan.leavers = [r for r in leavers if r.cohort_step >= 0 and self._ends_at(r) == step]
+            plan.leavers.sort(key=lambda request: request.order)
+            for request in plan.leavers:
+                self._context_sum -= request.end_tokens - 1
+                request.next_block_step = -1
+            self._leaving += len(plan.leavers)
+
+    def _is_member(self, request: Request, key: int) -> bool:
+        """Whether an entry of the heap of contexts is about a member that is served in this step."""
+        joined = request.cohort_step
+        return joined >= 0 and key == joined - request.cohort_computed and self._ends_at(request) >= self._step
+
+    @staticmethod
+    def _ends_at(request: Request) -> int:
+        """The step of the last token of a member."""
+        return request.cohort_step + request.end_tokens - request.cohort_computed - 2
+
+    # -- back to plain requests -----------------------------------------------------------------------------------
+
+    def _dissolve(self) -> None:
+        """Write the counts back into the members, as they stand before the step that is being planned."""
+        step, latest = self._step, self._latest
+        in_flight = int(latest.cohort_size > 0)
+        sampled: list[Request] = []
+        for request in self.running[: self._settled]:
+            if request.cohort_step < step:  # else it joined just now and its counts are still right
+                last = min(step - 1, self._ends_at(request))
+                request.num_computed_tokens = request.cohort_computed + last + 1 - request.cohort_step
+                request.num_placeholders = in_flight
+                request.num_tokens = request.num_computed_tokens + 1 - in_flight
+                request.last_step = step - 1 - in_flight
+                sampled.append(request)
+            request.cohort_step = -1
+        if in_flight:
+            latest.samplers[0:0] = sampled
+            latest.cohort_size = 0
+            latest.leavers = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self._settled = self._leaving = self._context_sum = 0
+        self._block_calendar.clear()
+        self._leave_calendar.clear()
+        self._longest.clear()
+
+    def _make_room(self, plan: Plan, request: Request, end: int, index: int, budget: int) -> tuple[int, int]:
+        needed = -(-end // self.blocks.block_size) - len(request.blocks)
+        if needed > self.blocks.num_free and plan.cohort_size:
+            self._list_members(plan)
+        elif needed > self.blocks.num_free and self._settled:
+            self._dissolve()
+        return super()._make_room(plan, request, end, index, budget)
+
+    def _list_members(self, plan: Plan) -> None:
+        """A shortage in the middle of planning: name the members in *plan*, as if it had served them plainly."""
+        members = [r for r in self.running[: self._settled] if self._ends_at(r) >= self._step]
+        self._dissolve()
+        for request in members:
+            request.planned_tokens = 1
+        plan.cohort_size = 0
+        plan.requests[0:0] = members
+        plan.tokens[0:0] = [1] * len(members)
+
+    # -- results --------------------------------------------------------------------------------------------------
+
+    def update(self, plan: Plan) -> tuple[list[Request], list[Request]]:
+        """Take in the results of *plan*; the first list holds only requests outside the cohort."""
+        leavers = plan.leavers
+        for request in leavers:
+            self._leave(request)
+        if plan is self._latest:
+            self._latest = Plan()  # nothing is in flight
+        yielded, ended = super().update(plan)
+        return yielded, leavers + ended
+
+    def members(self) -> list[Request]:
+        """Return the members that the latest plan serves, in order (for tests; O(members))."""
+        return [r for r in self.running[: self._settled] if self._ends_at(r) >= self._step - 1]
+
+    def _leave(self, request: Request) -> None:
+        """A member has got its last token."""
+        end = request.end_tokens
+        request.last_step = self._ends_at(request)
+        request.num_tokens = end
+        request.num_computed_tokens = end - 1
+        request.num_placeholders = 0
+        request.cohort_step = -1
+        if self.blocks.caching:
+            self.blocks.register(request, end - 1)
+        self._settled -= 1
+        self._leaving -= 1
+        self._finish(request)

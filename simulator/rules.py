@@ -1,0 +1,27 @@
+"""What the scheduling decisions depend on: the engine's limits and what its version does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.engine_config import EngineConfig
+from simulator.versions import facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRules:
+    """Limits in tokens and requests, and the switches of the version (appendix A of its release history)."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    async_scheduling: bool = False
+    priority_policy: bool = False
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    scheduler_reserve_full_isl: bool = True
+    watermark: float = 0.0
+    #: Chunked prefill off: a prompt that does not fit into the step blocks the queue (0.14 and later) or is passed.
+    unfit_prompt_blocks_queue: bool = True
+    #: PRIORITY: a request that is its own victim ends the running loop (up to 0.24) or only its own turn.
+    self_victim_ends_loop: bool = True
