@@ -55,6 +55,11 @@ class Delivery:
         records.run_first_step.append(request.run_start)
         records.run_steps.append(request.last_step - request.run_start + 1)
 
+    def refuse(self) -> None:
+        """A request is refused: its client is free for the next one."""
+        if self.clients is not None:
+            self.clients.done()
+
     def _end(self, request: Request, deliver_s: float) -> None:
         records, row = self._records, request.row
         self._close_run(request)

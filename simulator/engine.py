@@ -37,7 +37,10 @@ class Policy(Protocol):
         """Return the next step's plan; empty (no tokens) if nothing can run."""
 
     def update(self, plan: Plan) -> tuple[list[Request], list[Request]]:
-        """Take in a plan's results; return who got a token and who ended."""
+        """Take in a plan's results; return who got a token (the cohort apart) and who ended."""
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return (running requests, waiting requests, free blocks)."""
 
 
 class StepTimer(Protocol):
@@ -115,6 +118,10 @@ class EngineCore:
         records.step_tokens.append(plan.num_tokens)
         records.step_decode_reqs.append(plan.decode_reqs)
         records.step_preempted.append(len(plan.preempted))
+        running, waiting, free_blocks = self._policy.counts()
+        records.step_running.append(running)
+        records.step_waiting.append(waiting)
+        records.step_free_blocks.append(free_blocks)
         for request, cached in plan.admitted:
             if request.num_preemptions == 0:
                 records.first_scheduled_s[request.row] = now_s

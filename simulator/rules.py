@@ -25,3 +25,21 @@ class SchedulerRules:
     unfit_prompt_blocks_queue: bool = True
     #: PRIORITY: a request that is its own victim ends the running loop (up to 0.24) or only its own turn.
     self_victim_ends_loop: bool = True
+
+    @classmethod
+    def of(cls, engine: EngineConfig) -> SchedulerRules:
+        """Return the rules of a resolved configuration."""
+        version = facts(engine.vllm_version)
+        return cls(
+            max_num_seqs=engine.max_num_seqs,
+            max_num_batched_tokens=engine.max_num_batched_tokens,
+            max_model_len=engine.max_model_len,
+            async_scheduling=engine.async_scheduling,
+            priority_policy=engine.scheduling_policy == "priority",
+            enable_chunked_prefill=engine.enable_chunked_prefill,
+            long_prefill_token_threshold=engine.long_prefill_token_threshold,
+            scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl and version.full_sequence_check,
+            watermark=engine.watermark,
+            unfit_prompt_blocks_queue=version.unfit_prompt_blocks_queue,
+            self_victim_ends_loop=version.self_victim_ends_loop,
+        )

@@ -40,6 +40,10 @@ class V1Scheduler:
         """Whether anything is waiting or running."""
         return bool(self.running) or len(self.waiting) > 0
 
+    def counts(self) -> tuple[int, int, int]:
+        """Return (running requests, waiting requests, free blocks)."""
+        return len(self.running), len(self.waiting), self.blocks.num_free
+
     def can_ever_run(self, request: Request) -> bool:
         """Return whether an empty engine could serve *request* to its end."""
         last = min(request.end_tokens, self.rules.max_model_len) - 1

@@ -14,10 +14,18 @@ from simulator.scheduler import V1Scheduler
 class World:
     """A scheduler with named requests; steps are planned and finished by hand."""
 
-    def __init__(self, *, usable_blocks: int = 1000, block_size: int = 4, caching: bool = False, **rules: Any) -> None:
+    def __init__(
+        self,
+        *,
+        usable_blocks: int = 1000,
+        block_size: int = 4,
+        caching: bool = False,
+        scheduler: type[V1Scheduler] = V1Scheduler,
+        **rules: Any,
+    ) -> None:
         limits = {"max_num_seqs": 16, "max_num_batched_tokens": 64, "max_model_len": 1024} | rules
         self.blocks = BlockPool(usable_blocks + 1, block_size, caching=caching)
-        self.scheduler = V1Scheduler(SchedulerRules(**limits), self.blocks)
+        self.scheduler = scheduler(SchedulerRules(**limits), self.blocks)
         self.requests: dict[str, Request] = {}
 
     def add(self, **lengths: tuple[int, int]) -> None:
