@@ -97,11 +97,15 @@ class ConcurrencyWorkload(_Generated):
 
 
 class RequestsWorkload(_Base):
-    """A list of requests, from the file at *path* or given as *rows*; closed loop if no row has an arrival."""
+    """A list of requests, from the file at *path* or given as *rows*; *limit* keeps the first ones.
+
+    Closed loop if no row has an arrival; *max_concurrency* then is the number of clients.
+    """
 
     kind: Literal["requests"] = "requests"
     path: str | None = None
     rows: tuple[Row, ...] | None = None
+    limit: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _one_source(self) -> RequestsWorkload:
@@ -187,11 +191,14 @@ def _listed(workload: RequestsWorkload) -> Traffic:
     name = workload.path or "rows"
     found = request_list.read(name) if workload.rows is None else request_list.from_rows(workload.rows, name)
     notes = found.notes
+    requests = (
+        found.table if workload.limit is None else found.table.take(np.arange(len(found.table))[: workload.limit])
+    )
     if workload.max_concurrency is None and not found.has_arrivals:
         raise InputError(f"{name}: no request has an arrival_s; add the times, or give --concurrency for a closed loop")
-    if workload.max_concurrency is None and len(found.table) > 1 and not found.table.arrival_s.any():
+    if workload.max_concurrency is None and len(requests) > 1 and not requests.arrival_s.any():
         notes = (*notes, f"{name}: every arrival_s is 0, so all requests are sent at once (no --concurrency was given)")
-    return Traffic(found.table, workload.max_concurrency, notes)
+    return Traffic(requests, workload.max_concurrency, notes)
 
 
 def _at_speed(found: RequestTable, rate_scale: float) -> RequestTable:

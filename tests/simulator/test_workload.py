@@ -64,6 +64,7 @@ def test_a_list_of_rows_is_a_workload():
     found = traffic(RequestsWorkload(rows=rows), 0)
     assert found.table.prompt_tokens.tolist() == [7, 5]
     assert "have been sorted" in found.notes[0]
+    assert table(RequestsWorkload(rows=rows, limit=1), 0).prompt_tokens.tolist() == [7]
 
 
 def test_a_list_without_arrivals_needs_a_limit(tmp_path):

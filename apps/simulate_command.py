@@ -1,0 +1,183 @@
+"""``servecast simulate``: the latency and throughput of one server under one workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apps import workload_options as options
+from apps.output import FormatOption, OutputOption, Table, emit, replacing, say, write_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simulator.result import Result
+    from simulator.scenario import Scenario
+
+Command = Annotated[str | None, typer.Argument(help="The `vllm serve ...` line (quoted), or another way to start it.")]
+Profile = Annotated[str | None, typer.Option("--profile", help="Step times: name of a shipped profile, or a file.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU, e.g. H200; default: the profile's.")]
+VllmVersion = Annotated[str | None, typer.Option("--vllm-version", help="vLLM version whose rules apply. [0.24.0]")]
+ModelConfig = Annotated[
+    Path | None, typer.Option("--model-config", help="config.json of a model not in the catalogue.")
+]
+OverLength = Annotated[str, typer.Option("--over-length", help="Requests above max_model_len: fail or drop.")]
+PerRequest = Annotated[Path | None, typer.Option("--per-request", help="Also write one row per request to this CSV.")]
+Timeline = Annotated[Path | None, typer.Option("--timeline", help="Also write one row per second to this CSV.")]
+
+LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2E latency"}
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command("simulate")(simulate_command)
+
+
+def simulate_command(
+    command: Command = None,
+    profile: Profile = None,
+    gpu: Gpu = None,
+    vllm_version: VllmVersion = None,
+    model_config: ModelConfig = None,
+    rate: options.Rate = None,
+    burstiness: options.Burstiness = None,
+    concurrency: options.Concurrency = None,
+    max_concurrency: options.MaxConcurrency = None,
+    requests: options.Requests = None,
+    trace: options.Trace = None,
+    rate_scale: options.RateScale = None,
+    prompt_tokens: options.PromptTokens = None,
+    output_tokens: options.OutputTokens = None,
+    num_prompts: options.NumPrompts = None,
+    over_length: OverLength = "fail",
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")] = 0,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    per_request: PerRequest = None,
+    timeline: Timeline = None,
+    scenario: Annotated[
+        Path | None, typer.Option("--scenario", help="A saved scenario, instead of all the above.")
+    ] = None,
+    save_scenario: Annotated[Path | None, typer.Option("--save-scenario", help="Save the scenario as JSON.")] = None,
+) -> None:
+    """Predict TTFT, TPOT, ITL, E2E latency and throughput of a vLLM server.
+
+    Example:
+
+    \b
+      servecast simulate "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384" \\
+        --profile h200-llama-3.1-8b --rate 12 \\
+        --prompt-tokens lognormal:300:1.0:8:4000 --output-tokens lognormal:180:0.8
+    """
+    from simulator.simulate import simulate
+
+    for path in (output, per_request, timeline, save_scenario):
+        _check_place(path)
+    source = {
+        "rate": rate, "burstiness": burstiness, "concurrency": concurrency, "max_concurrency": max_concurrency,
+        "requests": requests, "trace": trace, "rate_scale": rate_scale, "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens, "num_prompts": num_prompts,
+    }  # fmt: skip
+    server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
+    question = _question(command, scenario, server, source, {"over_length": over_length, "seed": seed})
+    result = simulate(question)
+    if save_scenario is not None:
+        write_file(save_scenario, question.to_json() + "\n")
+    if per_request is not None:
+        _write_csv(per_request, result.requests)
+    if timeline is not None:
+        _write_csv(timeline, result.timeline)
+    show(result, format, output)
+
+
+def _question(
+    command: str | None, saved: Path | None, server: dict[str, Any], source: dict[str, Any], rest: dict[str, Any]
+) -> Scenario:
+    """Return the scenario: read from *saved*, or made from the server's command line and the options."""
+    from simulator.errors import InputError
+    from simulator.request_list import read_text
+    from simulator.scenario import Scenario
+
+    if saved is not None:
+        if command is not None or any(value is not None for value in (*server.values(), *source.values())):
+            raise InputError("--scenario already holds the server and the workload; leave the other options out")
+        return Scenario.from_json(read_text(saved), str(saved))
+    if command is None:
+        raise InputError(
+            'no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B", or --scenario FILE'
+        )
+    workload = options.workload(**source)
+    return Scenario.from_command(command, workload=workload, **server, **rest)
+
+
+def _check_place(path: Path | None) -> None:
+    """Refuse, before any work, a file whose folder does not exist."""
+    from simulator.errors import InputError
+
+    if path is not None and str(path) != "-" and not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+
+
+def _write_csv(path: Path, table: pd.DataFrame) -> None:
+    with replacing(path) as part:
+        table.to_csv(part, index=False, float_format="%.10g", compression="gzip" if path.suffix == ".gz" else None)
+
+
+def show(result: Result, format: Any, output: Path | None) -> None:
+    """Write the summary of *result*; warnings go to stderr unless the format carries them."""
+    summary = result.summary()
+    tables = [headline(summary), latency_table(summary), totals_table(summary)]
+    rows = [{key: value for key, value in summary.items() if not isinstance(value, (dict, list))}]
+    emit(format, table=tables, data=summary, rows=rows, output=output)
+    carried = format == "json" or (format is None and output is not None and output.suffix.lower() == ".json")
+    for warning in () if carried else summary["warnings"]:
+        say(f"warning: {warning}")
+
+
+def headline(summary: dict[str, Any]) -> str:
+    """Return one line that says what was simulated and how far to trust it."""
+    source = summary["provenance"]
+    timed = f"profile {source['profile']}" if source["profile"] else "data sheet only"
+    marked = "" if source["calibrated"] else ", NOT CALIBRATED: a first answer"
+    return f"{source['model']} on {source['gpu']}, vLLM {source['vllm_version']} ({timed}{marked})"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return *value* as text; a dash where there is none."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def latency_table(summary: dict[str, Any]) -> Table:
+    """Return mean and percentiles of the four latencies in ms."""
+    rows = [
+        [title, *(number(summary[f"{statistic}_{name}_ms"]) for statistic in STATISTICS)]
+        for name, title in LATENCIES.items()
+    ]
+    return Table(columns=["latency (ms)", *STATISTICS], rows=rows, right=range(1, 6))
+
+
+def totals_table(summary: dict[str, Any]) -> Table:
+    """Return throughput, counts and the state of the engine."""
+    whole = {
+        "completed": "requests completed", "failed": "requests failed", "dropped": "requests dropped (over length)",
+        "preemptions": "preemptions",
+    }  # fmt: skip
+    lines = [
+        ["duration", number(summary["duration_s"]), "s"],
+        ["request throughput", number(summary["request_throughput"]), "requests/s"],
+        ["output throughput", number(summary["output_throughput"], 1), "tokens/s"],
+        ["total token throughput", number(summary["total_token_throughput"], 1), "tokens/s"],
+        *([title, f"{summary[key]:,}", ""] for key, title in whole.items()),
+        ["KV cache usage, maximum", number(_percent(summary["kv_cache_usage_max"]), 1), "%"],
+        ["KV cache usage, mean", number(_percent(summary["kv_cache_usage_mean"]), 1), "%"],
+        ["prefix cache hit rate", number(_percent(summary["prefix_cache_hit_rate"]), 1), "%"],
+        ["KV blocks", f"{summary['memory']['num_gpu_blocks']:,}", f"of {summary['memory']['block_size']} tokens"],
+    ]
+    return Table(columns=["result", "value", "unit"], rows=lines, right=[1])
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
