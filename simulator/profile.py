@@ -1,0 +1,222 @@
+"""Calibrated times of one (GPU, vLLM version, host): coefficients, their uncertainty, their range, their provenance.
+
+The GPU-time coefficients are physical (efficiencies, overheads per layer and per request): FLOPs and bytes come from
+`ModelSpec`, rates from `GpuSpec`, so one profile serves other models of the same kind on the same GPU.
+`simulator.step_cost` holds the formulas; `calibration` writes profiles; ``profiles/`` holds the shipped ones.
+
+Seconds everywhere.  Later versions only add fields; a file of a newer schema is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from simulator.errors import InputError, input_error
+
+SCHEMA_VERSION = 1
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, unknown names refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GpuTime(Section):
+    """Coefficients of the GPU time of a step (formulas in `simulator.step_cost`)."""
+
+    compute_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, linear layers
+    large_step_compute_efficiency: float = Field(gt=0, le=1.5)  # the same for the tokens above `large_step_tokens`
+    large_step_tokens: float = Field(gt=0)
+    bandwidth_efficiency: float = Field(gt=0, le=1.5)  # of the peak bandwidth, reading weights
+    roofline_exponent: float = Field(ge=1)
+    kv_bandwidth_efficiency: float = Field(gt=0, le=1.5)  # reading KV, FULL graph (decodes only)
+    kv_bandwidth_efficiency_mixed: float = Field(gt=0, le=1.5)  # the same beside prefills
+    attention_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, prefill attention
+    activation_factor: float = Field(ge=0)  # multiples of the unfused activation traffic
+    per_layer_s: float = Field(ge=0)
+    per_request_s: float = Field(ge=0)
+    imbalance_factor: float = Field(ge=0)  # of the longest context above the mean
+
+
+class ModeLaunch(Section):
+    """Blocking launch in one CUDA-graph mode: constant + per layer + per request, dearer after idle."""
+
+    constant_s: float = Field(ge=0)
+    per_layer_s: float = Field(ge=0)
+    per_request_s: float = Field(default=0.0, ge=0)
+    idle_factor: float = Field(default=1.0, ge=0)  # multiplies the launch when the GPU was idle
+    tail_s: float = Field(default=0.0, ge=0)  # from the end of the launch to the earliest end of the step
+
+
+class Launch(Section):
+    """CPU time that blocks the engine loop, by CUDA-graph mode."""
+
+    start_s: float = Field(ge=0)  # launch start to first kernel
+    none: ModeLaunch
+    piecewise: ModeLaunch
+    full: ModeLaunch
+
+
+class Cpu(Section):
+    """schedule() and update_from_output(): constant + per request."""
+
+    schedule_s: float = Field(ge=0)
+    schedule_per_request_s: float = Field(ge=0)
+    update_s: float = Field(ge=0)
+    update_per_request_s: float = Field(ge=0)
+
+
+class FrontEnd(Section):
+    """API server: requests in (processor sharing, then a latency), tokens out (constant delays)."""
+
+    request_latency_s: float = Field(ge=0)
+    request_demand_s: float = Field(ge=0)
+    request_demand_per_token_s: float = Field(ge=0)
+    first_token_s: float = Field(ge=0)
+    first_token_per_prompt_token_s: float = Field(ge=0)
+    token_s: float = Field(ge=0)
+    token_per_stream_s: float = Field(ge=0)
+
+
+class Transfer(Section):
+    """Moving data between devices."""
+
+    allreduce_latency_s: float = Field(ge=0)  # one all-reduce of few bytes
+    allreduce_bytes_per_s: float = Field(gt=0)
+
+
+class Host(Section):
+    """This host against the one the coefficients come from; re-measured by `servecast calibrate refresh`."""
+
+    gpu_scale: float = Field(default=1.0, gt=0)
+    launch_scale: float = Field(default=1.0, gt=0)
+
+
+class ModeNoise(Section):
+    """Step-to-step variation in one mode: log-normal GPU time, and launches that sometimes take longer."""
+
+    gpu_sigma: float = Field(default=0.0, ge=0)
+    launch_sigma: float = Field(default=0.0, ge=0)
+    launch_outlier_probability: float = Field(default=0.0, ge=0, le=1)
+    launch_outlier_factor: float = Field(default=1.0, ge=1)
+
+
+class Noise(Section):
+    """Variation by CUDA-graph mode."""
+
+    none: ModeNoise = ModeNoise()
+    piecewise: ModeNoise = ModeNoise()
+    full: ModeNoise = ModeNoise()
+
+
+class Covariance(Section):
+    """Covariance of the fitted coefficients, named ``section.field``; relative if they were fitted as logarithms."""
+
+    names: tuple[str, ...] = ()
+    matrix: tuple[tuple[float, ...], ...] = ()
+    of_logarithms: bool = True
+
+
+class Residuals(Section):
+    """Signed and absolute errors of predicted step times, in percent, over *count* stretches of one kind."""
+
+    count: int = Field(ge=0)
+    bias_percent: float
+    median_percent: float
+    mean_percent: float
+    p95_percent: float
+
+
+class Hull(Section):
+    """The largest values seen while calibrating; predictions beyond are extrapolations."""
+
+    tokens: int = 0
+    decode_reqs: int = 0
+    context: int = 0
+
+
+class SourceFile(Section):
+    """One file the profile was fitted from."""
+
+    name: str
+    sha256: str
+
+
+class Provenance(Section):
+    """Where the numbers come from."""
+
+    gpu: str
+    vllm_version: str
+    model: str
+    command: str = ""
+    measured: str = ""
+    files: tuple[SourceFile, ...] = ()
+    created: str = ""
+    servecast_version: str = ""
+    calibrated: bool = True
+    note: str = ""
+
+
+class Profile(Section):
+    """Everything `simulator.step_cost` and `simulator.front_end` need to know about time."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    gpu_time: GpuTime
+    launch: Launch
+    cpu: Cpu
+    front_end: FrontEnd
+    transfer: Transfer
+    host: Host = Host()
+    noise: Noise = Noise()
+    covariance: Covariance = Covariance()
+    residuals: dict[str, Residuals] = Field(default_factory=dict)
+    hull: Hull = Hull()
+    provenance: Provenance
+
+
+def load_profile(name_or_path: str | Path) -> Profile:
+    """Return a shipped profile by name, or the one in a file.  Raises `InputError`, one line."""
+    path = Path(name_or_path)
+    if path.suffix != ".json" and not path.exists():
+        from simulator import shipped
+
+        shipped_path = Path(str(shipped.path("profiles", f"{name_or_path}.json")))
+        if not shipped_path.is_file():
+            known = ", ".join(sorted(found.stem for found in shipped_path.parent.glob("*.json")))
+            raise InputError(f"profile {str(name_or_path)!r} is neither a file nor a shipped profile ({known})")
+        path = shipped_path
+    return parse_profile(_read(path), f"profile {path}")
+
+
+def parse_profile(text: str, what: str) -> Profile:
+    """Return the profile written in *text*; *what* names it in errors."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{what}: not JSON (truncated?): {error}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{what}: not a profile: the top level must be an object")
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise InputError(
+            f"{what}: schema_version {version} is newer than {SCHEMA_VERSION}, the newest this servecast reads; update it"
+        )
+    try:
+        return Profile.model_validate(data)
+    except ValidationError as error:
+        raise input_error(error, what) from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"profile {path}: not a text file") from None
+    except OSError as error:
+        raise InputError(f"profile {path}: {error.strerror}") from None
