@@ -89,7 +89,7 @@ def load_measured(name_or_path: str | Path) -> MeasuredRun:
 
     name = str(name_or_path)
     if name in names():
-        return parse(read_text(shipped.path("workloads", "measured", name + SUFFIX)), name)
+        return parse(read_text(str(shipped.path("workloads", "measured", name + SUFFIX))), name)
     if not Path(name).exists():
         raise InputError(f"no measured run is called {name!r} and no such file exists; choose {', '.join(names())}")
     return parse(read_text(name), Path(name).name.removesuffix(".gz").removesuffix(".json"))

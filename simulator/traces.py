@@ -54,7 +54,7 @@ def load(name: str, *, limit: int | None = None) -> RequestTable:
     from simulator import shipped
 
     file = FILES[checked_name(name)]
-    return load_file(shipped.path("workloads", "traces", file), limit=limit)
+    return load_file(Path(str(shipped.path("workloads", "traces", file))), limit=limit)
 
 
 def load_file(path: Path, *, limit: int | None = None) -> RequestTable:

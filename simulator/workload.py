@@ -179,12 +179,9 @@ def arrival_times(n: int, rate: float, burstiness: float, rng: np.random.Generat
     if math.isinf(burstiness):
         return np.arange(1, n + 1) / rate
     times = np.cumsum(rng.gamma(shape=burstiness, scale=1 / (rate * burstiness), size=n))
-    factor = n / rate / times[-1] if times[-1] > 0 else math.inf
-    if not math.isfinite(factor):
-        raise InputError(
-            f"burstiness {burstiness} at rate {rate} leaves no time between requests; give a larger burstiness"
-        )
-    return np.asarray(times * factor)
+    if not 0 < times[-1] < math.inf:
+        raise InputError(f"burstiness {burstiness} at rate {rate} leaves no time between requests; give a larger one")
+    return np.asarray(times / times[-1] * (n / rate))
 
 
 def _listed(workload: RequestsWorkload) -> Traffic:
