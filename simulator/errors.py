@@ -32,6 +32,10 @@ class DoesNotFitError(ServecastError):
     """The model does not fit on the GPU: vLLM would refuse to start (exit code 2 on the command line)."""
 
 
+class EngineDiedError(ServecastError):
+    """vLLM itself would have died while serving: the message is its own, as in ``RuntimeError: Aborted ...``."""
+
+
 class ServecastWarning(UserWarning):
     """Base of the warnings a result carries."""
 

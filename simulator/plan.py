@@ -6,6 +6,8 @@ over the requests again.  Contexts are tokens of KV that exist before the step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulator.request import Request
 
 
@@ -24,10 +26,19 @@ class Plan:
     cohort_size: further requests, not listed, that decode in lock-step (`simulator.cohort`): one token each; they
         are part of all the sums above.
     leavers: those of them whose last token this is, in order of admission.
+
+    V0 only (`simulator.v0_scheduler`):
+
+    num_prefills: the first so many of *requests* are prompts or parts of prompts.
+    ignored: requests that vLLM ends without a token, because they can never run.
+    swapped_in, swapped_out: blocks copied from and to the CPU before the step.
+    forced: how many of *preempted* made room for a more important request; vllm:num_preemptions leaves them out.
+    is_continuation: a further model step of a multi-step run: nothing was decided, the scheduler was not called.
     """
 
-    __slots__ = ("admitted", "cohort_size", "decode_context_max", "decode_context_sum", "decode_reqs", "leavers",
-                 "num_tokens", "preempted", "prefill_attention", "requests", "samplers", "tokens")  # fmt: skip
+    __slots__ = ("admitted", "cohort_size", "decode_context_max", "decode_context_sum", "decode_reqs", "forced",
+                 "ignored", "is_continuation", "leavers", "num_prefills", "num_tokens", "preempted",
+                 "prefill_attention", "requests", "samplers", "swapped_in", "swapped_out", "tokens")  # fmt: skip
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -42,6 +53,12 @@ class Plan:
         self.prefill_attention = 0.0
         self.cohort_size = 0
         self.leavers: list[Request] = []
+        self.num_prefills = 0
+        self.ignored: Sequence[Request] = ()
+        self.swapped_in = 0
+        self.swapped_out = 0
+        self.forced = 0
+        self.is_continuation = False
 
     @property
     def num_reqs(self) -> int:
@@ -52,3 +69,8 @@ class Plan:
     def num_samplers(self) -> int:
         """Requests that yield a token."""
         return self.cohort_size + len(self.samplers)
+
+    @property
+    def is_prompt_step(self) -> bool:
+        """Whether V0 runs a prompt in this step, which makes it an eager one."""
+        return self.num_prefills > 0

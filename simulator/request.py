@@ -15,12 +15,13 @@ KEYS_PER_REQUEST = 1 << 24
 
 
 class Status(IntEnum):
-    """Where a request is; V1's names."""
+    """Where a request is; V1's names, and V0's SWAPPED."""
 
     WAITING = 0
     RUNNING = 1
     PREEMPTED = 2
     FINISHED = 3
+    SWAPPED = 4
 
 
 class Request:
@@ -38,6 +39,8 @@ class Request:
     blocks: ids of its blocks, in order.
     num_hashed_blocks: leading blocks that are registered in the prefix cache.
     num_cached_tokens: prefix hit at its first admission, -1 before.
+    table_tokens, prefix_tokens, last_access: V0 only: tokens written into its block table, tokens found in the prefix
+        cache at its latest admission, the scheduler call that served it last.
     """
 
     __slots__ = (
@@ -48,6 +51,7 @@ class Request:
         "cohort_step",
         "end_tokens",
         "eos_at",
+        "last_access",
         "last_step",
         "max_tokens",
         "next_block_step",
@@ -61,11 +65,13 @@ class Request:
         "order",
         "own_key_base",
         "planned_tokens",
+        "prefix_tokens",
         "priority",
         "row",
         "run_start",
         "shared_keys",
         "status",
+        "table_tokens",
     )
 
     def __init__(
@@ -104,6 +110,9 @@ class Request:
         self.cohort_step = -1  # step in which it joined them, -1 if it is not one
         self.cohort_computed = 0  # its computed tokens before that step
         self.next_block_step = -1  # the step that needs its next block
+        self.table_tokens = 0
+        self.prefix_tokens = 0
+        self.last_access = -1
         self.run_start = -1  # first step of the current run of consecutive tokens
         self.last_step = -2  # step that gave the latest token
 
