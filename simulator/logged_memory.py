@@ -123,11 +123,12 @@ def _notes(log: StartupLog, available: int | None, blocks: int | None, layout: K
     if log.engines > 1:
         notes.append(f"{log.engines} engines (data parallel): tokens, blocks and concurrency are their sum")
     countable = log.num_gpu_blocks_override is None and log.engines == 1
-    if layout and available is not None and blocks is not None and countable:
-        if not blocks_agree(available, blocks, layout):
-            expected = num_gpu_blocks(available, layout)
-            notes.append(
-                f"the log has {blocks} blocks, this model and these settings give {expected} from the same bytes: "
-                "another model, KV dtype or block size than the log's, or a hybrid model"
-            )
+    if not (layout and available is not None and blocks is not None and countable):
+        return tuple(notes)
+    if not blocks_agree(available, blocks, layout):
+        expected = num_gpu_blocks(available, layout)
+        notes.append(
+            f"the log has {blocks} blocks, this model and these settings give {expected} from the same bytes: "
+            "another model, KV dtype or block size than the log's, or a hybrid model"
+        )
     return tuple(notes)

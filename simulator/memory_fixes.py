@@ -1,7 +1,7 @@
 """What to change so that a server that does not start would start: concrete flags, cheapest for the user first.
 
 Every fix is checked by planning again with it; what does not help is not offered.  Order: a limit of the user's own
-lifted, a shorter max_model_len (free for whoever does not need the length), more of the card, an 8-bit KV cache (small
+lifted, more of the card, a shorter max_model_len (free for whoever does not need the length), an 8-bit KV cache (small
 loss of quality), smaller batches (slower prompts), more GPUs, quantised weights (another checkpoint, some quality), a
 bigger GPU.  Two at a time where one does not do.
 """
@@ -68,13 +68,13 @@ def _limits_lifted(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec) -> list
 
 def _changes(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec) -> Iterator[_Change]:
     """Single changes, cheapest first."""
+    if engine.gpu_memory_utilization < _HIGHEST_UTILIZATION and engine.kv_cache_memory_bytes is None:
+        yield from _utilizations(engine, model, gpu)
     longest = largest_that_starts(engine, model, gpu)
     longest -= longest % engine.block_size
     if min(_SHORTEST, engine.max_model_len) <= longest < engine.max_model_len:
         update = dict(with_max_model_len(engine, longest))
         yield f"--max-model-len {longest}", "longer requests are refused", update
-    if engine.gpu_memory_utilization < _HIGHEST_UTILIZATION and engine.kv_cache_memory_bytes is None:
-        yield from _utilizations(engine, model, gpu)
     if engine.kv_cache_dtype == "auto" and gpu.compute_capability >= 8.0:
         yield "--kv-cache-dtype fp8", "slightly less exact attention", {"kv_cache_dtype": "fp8"}
     if engine.enable_chunked_prefill and engine.max_num_batched_tokens > 2048:
