@@ -42,6 +42,10 @@ from simulator.model_spec import ModelSpec
 _SEE = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
 
 
+#: Error of the terms beside the KV cache, as a share of the GPU's memory.
+_CLOSE = 0.01
+
+
 class Term(BaseModel):
     """One thing that takes memory."""
 
@@ -222,7 +226,7 @@ def plan_once(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, *, search: b
         fits=words is None,
         refusal=words,
         largest_max_model_len=largest_that_starts(engine, model, gpu) if search else 0,
-        notes=_notes(engine, model, gpu, terms, available),
+        notes=_notes(engine, model, gpu, terms, available, layout),
     )
 
 
@@ -235,7 +239,12 @@ def _kv_source(engine: EngineConfig, blocks: int) -> str:
 
 
 def _notes(
-    engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, terms: tuple[Term, ...], available: int
+    engine: EngineConfig,
+    model: ModelSpec,
+    gpu: GpuSpec,
+    terms: tuple[Term, ...],
+    available: int,
+    layout: KvLayout,
 ) -> tuple[str, ...]:
     """Doubts a reader should know."""
     notes = []
@@ -245,4 +254,10 @@ def _notes(
         notes.append("sliding-window layers are counted as full attention: long requests need less than shown")
     if sum(term.bytes for term in terms) + max(0, available) > gpu.visible_memory_bytes:
         notes.append("more than the GPU has: expect CUDA out of memory at start-up or while serving")
+    sized = engine.num_gpu_blocks_override is None and engine.kv_cache_memory_bytes is None
+    needed = layout.blocks_of(engine.max_model_len) * layout.bytes_per_block
+    if sized and abs(available - needed) < _CLOSE * gpu.visible_memory_bytes:
+        notes.append(
+            "close: whether one request of max_model_len fits is within this estimate's error (1 % of the GPU)"
+        )
     return tuple(notes)

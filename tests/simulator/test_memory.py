@@ -220,6 +220,15 @@ def test_doubts_are_noted():
     assert any("more than the GPU has" in note for note in plan.notes)
 
 
+def test_a_close_call_is_called_close():
+    longest = plan_memory(settings(max_model_len=131072, max_num_seqs=256), LLAMA, RTX_4090).largest_max_model_len
+    near, far = (
+        plan_memory(settings(max_model_len=n, max_num_seqs=256), LLAMA, RTX_4090) for n in (longest, longest // 2)
+    )
+    assert "within this estimate's error" in near.notes[0]
+    assert far.notes == ()
+
+
 def test_a_smaller_card_never_holds_more():
     sizes = [plan_memory(settings(), LLAMA, card("x", gib)).num_gpu_blocks for gib in (10, 16, 24, 40, 80, 140)]
     assert sizes == sorted(sizes)

@@ -44,8 +44,8 @@ REFUSED_V0 = V0_6.replace("1952", "1478").replace("20000", "29000") + (
 REFUSED_V1 = """\
 (EngineCore_DP0 pid=268) INFO 10-21 00:35:03 [gpu_worker.py:298] Available KV cache memory: 8.04 GiB
 (EngineCore_DP0 pid=268) ERROR 10-21 00:35:03 [core.py:708] ValueError: To serve at least one request with the \
-models's max seq len (262144), (24.00 GiB KV cache is needed, which is larger than the available KV cache memory (8.04 GiB). \
-Based on the available memory, the estimated maximum model length is 87840.
+models's max seq len (262144), (24.00 GiB KV cache is needed, which is larger than the available KV cache memory \
+(8.04 GiB). Based on the available memory, the estimated maximum model length is 87840.
 """
 
 COLOURED = (
@@ -83,7 +83,8 @@ INFO 09-24 20:54:37 [loggers.py:142] Engine 000: vllm cache_config_info after nu
     ("name", "facts"),
     [
         ("llama-3.1-8b", {"weights_gib": 15.0, "available_kv_gib": 112.28, "kv_tokens": 919824,
-                          "max_concurrency": 56.14, "graph_gib": 0.98, "graph_estimate_gib": None, "model_runner_v2": True}),
+                          "max_concurrency": 56.14, "graph_gib": 0.98, "graph_estimate_gib": None,
+                          "model_runner_v2": True}),
         ("qwen2.5-32b", {"weights_gib": 61.04, "available_kv_gib": 64.2, "kv_tokens": 262960, "max_concurrency": 16.05,
                          "graph_gib": 1.02, "graph_estimate_gib": 0.9, "model_runner_v2": False}),
         ("qwen2.5-1.5b", {"weights_gib": 2.98, "available_kv_gib": 122.85, "kv_tokens": 4600768, "graph_gib": 0.42,
