@@ -31,6 +31,7 @@ class CohortScheduler(V1Scheduler):
         self._context_sum = 0  # of the members, before the next step
         self._block_calendar: dict[int, list[Request]] = {}
         self._leave_calendar: dict[int, list[Request]] = {}
+        self._leave_steps: list[int] = []  # heap of its keys
         self._longest: list[tuple[int, int, Request]] = []  # heap by -(context - step)
         self._latest = Plan()  # the one that may be in flight when the next is made (async)
 
@@ -81,7 +82,11 @@ class CohortScheduler(V1Scheduler):
         request.cohort_computed = computed
         self._context_sum += computed
         heappush(self._longest, (step - computed, request.row, request))
-        self._leave_calendar.setdefault(step + remaining - 1, []).append(request)
+        last = step + remaining - 1
+        if last not in self._leave_calendar:
+            self._leave_calendar[last] = []
+            heappush(self._leave_steps, last)
+        self._leave_calendar[last].append(request)
         self._note_block(request, step + request.capacity - computed)
 
     def _note_block(self, request: Request, step: int) -> None:
@@ -138,13 +143,11 @@ class CohortScheduler(V1Scheduler):
 
     def _account_cohort(self, plan: Plan) -> None:
         """Add the members to the sums of *plan* and say good-bye to those whose last token this is."""
-        step, size, heap = self._step, plan.cohort_size, self._longest
+        step, size = self._step, plan.cohort_size
         plan.num_tokens += size
         plan.decode_reqs += size
         plan.decode_context_sum += self._context_sum
-        while not self._is_member(heap[0][2], heap[0][0]):
-            heappop(heap)
-        longest = step - heap[0][0]
+        longest = self._longest_context()
         if longest > plan.decode_context_max:
             plan.decode_context_max = longest
         self._context_sum += size
@@ -157,6 +160,12 @@ class CohortScheduler(V1Scheduler):
                 request.next_block_step = -1
             self._leaving += len(plan.leavers)
 
+    def _longest_context(self) -> int:
+        heap = self._longest
+        while not self._is_member(heap[0][2], heap[0][0]):
+            heappop(heap)
+        return self._step - heap[0][0]
+
     def _is_member(self, request: Request, key: int) -> bool:
         """Whether an entry of the heap of contexts is about a member that is served in this step."""
         joined = request.cohort_step
@@ -166,6 +175,50 @@ class CohortScheduler(V1Scheduler):
     def _ends_at(request: Request) -> int:
         """The step of the last token of a member."""
         return request.cohort_step + request.end_tokens - request.cohort_computed - 2
+
+    # -- stretches of steps in which nothing else happens ---------------------------------------------------------
+
+    def quiet_steps(self) -> int:
+        """Return how many of the next plans give one token to each member and nothing else; 0 if not sure.
+
+        They end before the step in which somebody gets the last token.  Blocks are not looked at: `advance` is.
+        """
+        size, waiting = self._settled, len(self.waiting)
+        if not size or self._leaving or size != len(self.running) or size > self.rules.max_num_batched_tokens:
+            return 0
+        if (waiting and size < self.rules.max_num_seqs) or self._latest.requests:
+            return 0
+        calendar, heap = self._leave_calendar, self._leave_steps
+        while heap and heap[0] not in calendar:
+            heappop(heap)
+        return heap[0] - self._step
+
+    def stretch_sums(self) -> tuple[int, int, int]:
+        """Return (members, sum and maximum of their contexts) of the next plan, if `quiet_steps` is not 0."""
+        return self._settled, self._context_sum, self._longest_context()
+
+    def advance(self, count: int) -> list[int]:
+        """Make the next *count* plans, fewer at a shortage of blocks; return the free blocks after each of them."""
+        calendar, blocks = self._block_calendar, self.blocks
+        free: list[int] = []
+        for _ in range(count):
+            if self._step in calendar:
+                if not self._can_step():
+                    break
+                for request in self._due():
+                    self._block_event(request)
+                del calendar[self._step]
+            free.append(blocks.num_free)
+            self._step += 1
+        self._context_sum += self._settled * len(free)
+        return free
+
+    def latest_quiet_plan(self) -> Plan:
+        """Return the plan of the last step that `advance` made; only its results are still to come."""
+        plan = Plan()
+        plan.cohort_size = plan.num_tokens = plan.decode_reqs = self._settled
+        self._latest = plan
+        return plan
 
     # -- back to plain requests -----------------------------------------------------------------------------------
 
@@ -193,6 +246,7 @@ class CohortScheduler(V1Scheduler):
         self._settled = self._leaving = self._context_sum = 0
         self._block_calendar.clear()
         self._leave_calendar.clear()
+        self._leave_steps.clear()
         self._longest.clear()
 
     def _make_room(self, plan: Plan, request: Request, end: int, index: int, budget: int) -> tuple[int, int]:

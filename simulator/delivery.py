@@ -38,6 +38,14 @@ class Delivery:
         for request in ended:
             self._end(request, deliver_s)
 
+    def emit_stretch(self, emit_s: list[float], size: int) -> None:
+        """Deliver the tokens of consecutive steps that served the same *size* requests, none of them a first token."""
+        delay_s = self._front_end.token_s + self._front_end.token_per_stream_s * size
+        latest_s = self._latest_s
+        deliver_s = [max(latest_s, at_s + delay_s) for at_s in emit_s]
+        self._latest_s = max(latest_s, deliver_s[-1])
+        self._records.step_deliver_s.extend(deliver_s)
+
     def _begin_run(self, request: Request, step: int, now_s: float, deliver_s: float) -> None:
         records, front_end = self._records, self._front_end
         if request.run_start >= 0:

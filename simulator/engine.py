@@ -19,6 +19,7 @@ from typing import Protocol
 
 import simpy
 
+from simulator.fast_forward import FastForward
 from simulator.pipeline import Pipeline
 from simulator.plan import Plan
 from simulator.records import Records
@@ -61,6 +62,7 @@ class EngineCore:
         pipeline: Pipeline,
         records: Records,
         emit: Callable[[int, int, list[Request], list[Request]], None],
+        fast_forward: FastForward | None = None,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -68,6 +70,7 @@ class EngineCore:
         self._pipeline = pipeline
         self._records = records
         self._emit = emit
+        self._fast_forward = fast_forward
         self._inbox: list[Request] = []
         self._in_flight: deque[tuple[int, Plan, float]] = deque()
         self._sleeping: simpy.Event | None = None
@@ -88,6 +91,11 @@ class EngineCore:
             if self._inbox:
                 policy.add(self._inbox)
                 self._inbox = []
+            if self._fast_forward is not None and len(in_flight) == pipeline.depth - 1:
+                end_s = self._skip_ahead(self._fast_forward)
+                if end_s > env.now:
+                    yield env.timeout(end_s - env.now)
+                    continue
             if len(in_flight) < pipeline.depth and policy.has_requests:
                 plan = policy.schedule()
                 if plan.num_tokens:
@@ -106,6 +114,16 @@ class EngineCore:
             else:
                 self._sleeping = env.event()
                 yield self._sleeping
+
+    def _skip_ahead(self, fast_forward: FastForward) -> float:
+        """Let a stretch of quiet steps pass; return when it ends, now if there is none."""
+        steps, end_s = fast_forward.run(self._env.now, self._env.peek(), self._step)
+        if steps:
+            self._step += steps
+            if self._in_flight:  # the last plan of the stretch is in flight in place of the one before it
+                update_s = self._in_flight[0][2]
+                self._in_flight[0] = (self._step - 1, fast_forward.latest_plan(), update_s)
+        return end_s
 
     def _launch(self, plan: Plan) -> float:
         """Start *plan* on the two time lines; return when the launch ends."""

@@ -14,6 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 
+#: (end of the turn, end of its step on the GPU, end of its launch) and (schedule, start latency, tail, update).
+Turn = tuple[float, float, float]
+FixedTimes = tuple[float, float, float, float]
+
 
 class Pipeline:
     """Plans in flight on one engine; all times in seconds on one clock."""
@@ -55,3 +59,33 @@ class Pipeline:
         """Take the oldest result; its update ends at *now_s*."""
         self._ends.popleft()
         self.cpu_free_s = now_s
+
+    def run_ahead(
+        self, now_s: float, gpu_s: list[float], launch_s: list[float], fixed_s: FixedTimes, until_s: float
+    ) -> list[Turn]:
+        """Return how a stretch of steps would go, as long as their turns end before *until_s*; `commit` makes it so.
+
+        The loop stands just before planning, at *now_s*, with ``depth - 1`` plans in flight.  A turn is (its end: when
+        the result it waited for has been taken in, end of its step on the GPU, end of its launch); with depth 2 it
+        waits for the step before its own.  *fixed_s* holds (schedule, start latency, tail, update).
+        """
+        schedule_s, start_s, tail_s, update_s = fixed_s
+        gpu_end_s, overlapped = self.gpu_end_s, self.depth > 1
+        awaited_s = self._ends[0] if overlapped else 0.0
+        turns: list[Turn] = []
+        for gpu, launch in zip(gpu_s, launch_s, strict=True):
+            launch_start_s = now_s + schedule_s
+            launch_end_s = launch_start_s + launch
+            end_s = max(max(gpu_end_s, launch_start_s + start_s) + gpu, launch_end_s + tail_s)
+            now_s = max(awaited_s if overlapped else end_s, launch_end_s) + update_s
+            if now_s >= until_s:
+                break
+            turns.append((now_s, end_s, launch_end_s))
+            gpu_end_s = awaited_s = end_s
+        return turns
+
+    def commit(self, last: Turn) -> None:
+        """Take over the state after the turn *last* of a stretch."""
+        self.cpu_free_s, self.gpu_end_s, _launch_end_s = last
+        if self.depth > 1:
+            self._ends[0] = self.gpu_end_s

@@ -18,6 +18,7 @@ from simulator.cuda_graphs import GraphDispatch
 from simulator.delivery import Delivery
 from simulator.engine import EngineCore
 from simulator.engine_config import EngineConfig
+from simulator.fast_forward import FastForward
 from simulator.front_end import ApiServer
 from simulator.noise import StepNoise
 from simulator.pipeline import Pipeline
@@ -79,8 +80,11 @@ class Server:
         self.timer = StepTimer(GraphDispatch(engine), cost, self.records, noise)
         self._delivery = Delivery(self.env, self.records, cost.front_end)
         pipeline = Pipeline(2 if engine.async_scheduling else 1)
+        fast_forward = None
+        if isinstance(self.scheduler, CohortScheduler):
+            fast_forward = FastForward(self.scheduler, self.timer, pipeline, self.records, self._delivery)
         self._engine = EngineCore(
-            self.env, self.scheduler, self.timer, pipeline, self.records, self._delivery.emit
+            self.env, self.scheduler, self.timer, pipeline, self.records, self._delivery.emit, fast_forward
         )
         front_end, prompts = cost.front_end, load.table.prompt_tokens.tolist()
         self._api = ApiServer(

@@ -5,11 +5,27 @@ This is the only place where a plan meets the cost curves.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from simulator.cuda_graphs import GraphDispatch
 from simulator.noise import StepNoise
+from simulator.pipeline import FixedTimes
 from simulator.plan import Plan
 from simulator.records import Records
 from simulator.step_cost import StepCost
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Times of consecutive steps of one shape; *fixed_s* is (schedule, start latency, tail, update)."""
+
+    mode: int
+    padded_tokens: int
+    gpu_s: list[float]
+    launch_s: list[float]
+    fixed_s: FixedTimes
 
 
 class StepTimer:
@@ -48,7 +64,7 @@ class StepTimer:
         records.step_mode.append(mode)
         records.step_padded_tokens.append(padded)
         records.step_gpu_s.append(gpu_s)
-        self._watch(plan)
+        self.watch(tokens, plan.decode_reqs, plan.decode_context_max)
         return (
             cost.schedule_s(num_reqs),
             launch_s,
@@ -58,11 +74,36 @@ class StepTimer:
             cost.update_s(num_reqs),
         )
 
-    def _watch(self, plan: Plan) -> None:
+    def watch(self, tokens: int, decode_reqs: int, context: int) -> None:
         """Keep the extremes, so that leaving the calibrated range can be reported once, at the end."""
-        if plan.num_tokens > self.most_tokens:
-            self.most_tokens = plan.num_tokens
-        if plan.decode_reqs > self.most_decode_reqs:
-            self.most_decode_reqs = plan.decode_reqs
-        if plan.decode_context_max > self.longest_context:
-            self.longest_context = plan.decode_context_max
+        if tokens > self.most_tokens:
+            self.most_tokens = tokens
+        if decode_reqs > self.most_decode_reqs:
+            self.most_decode_reqs = decode_reqs
+        if context > self.longest_context:
+            self.longest_context = context
+
+    def shortest_turn_s(self, size: int, context_sum: int, context_max: int) -> float:
+        """Return about the least time between two of the coming steps of *size* decodes."""
+        mode, padded = self._graphs.dispatch(size, size, True)
+        gpu_s = self._cost.gpu_s(mode, padded, size, size, size, size, context_sum, context_max, 0.0, 0)
+        return max(gpu_s, self._cost.launch_s(mode, size, size, False))
+
+    def stretch(self, size: int, context_sum: int, context_max: int, first_step: int, count: int) -> Stretch:
+        """Return the times of *count* steps that serve the same *size* decodes, whose contexts grow by one a step."""
+        cost = self._cost
+        mode, padded = self._graphs.dispatch(size, size, True)
+        ahead = np.arange(count)
+        gpu_s = cost.gpu_s_array(
+            mode, padded, size, size, size, size, context_sum + size * ahead, context_max + ahead, 0.0, 0
+        )
+        launch_s = [cost.launch_s(mode, size, size, False)] * count
+        if self._noise is not None:
+            draws = [self._noise.draw(step) for step in range(first_step, first_step + count)]
+            gpu_s = gpu_s * [cost.gpu_noise(mode, normal) for normal, _uniform in draws]
+            launch_s = [
+                launch * cost.launch_noise(mode, uniform)
+                for launch, (_normal, uniform) in zip(launch_s, draws, strict=True)
+            ]
+        fixed_s = (cost.schedule_s(size), cost.gpu_start_s, cost.tail_s(mode), cost.update_s(size))
+        return Stretch(mode, padded, gpu_s.tolist(), launch_s, fixed_s)
