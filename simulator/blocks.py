@@ -8,6 +8,8 @@ Rules (vLLM V1, kv_cache_manager and block_pool; read in 0.24 and checked agains
 * A cached block keeps its hash until it is taken from the queue for new content (that is the eviction).
 * A hit takes a block out of the queue from wherever it stands.
 
+A key that only its own request can ask for is entered when that can happen: after a preemption.
+
 The queue is kept in three parts, which makes every operation O(blocks moved) and start-up O(1) for any pool size: a
 stack (blocks put at the head), a counter (blocks never used, in order) and an ordered set (blocks put at the tail).
 """
@@ -104,26 +106,39 @@ class BlockPool:
             blocks.extend(range(self._fresh, self._fresh + fresh))
             self._fresh += fresh
             count -= fresh
-        for _ in range(count):
-            block, _none = self._tail.popitem(last=False)
-            self._evict(block)
-            blocks.append(block)
+        if count:
+            oldest = self._tail.popitem
+            taken = [oldest(False)[0] for _ in range(count)]
+            if self._key_of:
+                for block in taken:
+                    self._evict(block)
+            blocks.extend(taken)
 
     def register(self, request: Request, num_tokens: int) -> None:
         """Make the full blocks among the first *num_tokens* tokens of *request* available for hits."""
-        full = num_tokens // self.block_size
+        full, hashed = num_tokens // self.block_size, request.num_hashed_blocks
+        if full > hashed:
+            request.num_hashed_blocks = full
+            if hashed < len(request.shared_keys):
+                self._enter(request, hashed, min(full, len(request.shared_keys)))
+
+    def _enter(self, request: Request, first: int, end: int) -> None:
+        """Enter the keys of the blocks *first* to *end* (exclusive)."""
         blocks, cached, key_of = request.blocks, self.cached, self._key_of
-        for index in range(request.num_hashed_blocks, full):
+        for index in range(first, end):
             key, block = request.block_key(index), blocks[index]
             key_of[block] = key
             if cached.setdefault(key, block) != block:
                 self._twins.setdefault(key, []).append(block)
-        if full > request.num_hashed_blocks:
-            request.num_hashed_blocks = full
 
-    def free(self, request: Request) -> None:
-        """Take all blocks from *request*; contents stay cached until a block is needed for something else."""
+    def free(self, request: Request, *, comes_back: bool = False) -> None:
+        """Take all blocks from *request*; contents stay cached until a block is needed for something else.
+
+        A request that *comes back* (preempted) will look for all of its content.
+        """
         blocks, hashed = request.blocks, request.num_hashed_blocks
+        if comes_back and self.caching:
+            self._enter(request, min(len(request.shared_keys), hashed), hashed)
         refs, tail = self._refs, self._tail
         released = [] if refs else blocks[::-1]
         for block in reversed(blocks) if refs else ():

@@ -6,6 +6,7 @@ start when it is sent, as in ``vllm bench serve``).  Closed loop: all arrival ti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 
 import numpy as np
@@ -31,18 +32,23 @@ class Clients:
         #: Whether anybody waits for responses: only then must they be announced at their exact time.
         self.listens = self._free < len(self._arrival_s)
         self._place_is_free: simpy.Event | None = None
+        #: When the next request will be sent; infinity after the last one, -infinity while that depends on responses.
+        self.next_send_s = 0.0
         env.process(self._run())
 
     def _run(self) -> Generator[simpy.Event, None, None]:
         env = self._env
         for row, arrival_s in enumerate(self._arrival_s):
             if arrival_s > env.now:
+                self.next_send_s = arrival_s
                 yield env.timeout(arrival_s - env.now)
             while self._free == 0:
+                self.next_send_s = -math.inf
                 self._place_is_free = env.event()
                 yield self._place_is_free
             self._free -= 1
             self._send(row)
+        self.next_send_s = math.inf
 
     def done(self) -> None:
         """A response is complete: its place is free for the next request."""

@@ -63,6 +63,7 @@ class EngineCore:
         records: Records,
         emit: Callable[[int, int, list[Request], list[Request]], None],
         fast_forward: FastForward | None = None,
+        horizon_s: Callable[[], float] | None = None,
     ) -> None:
         self._env = env
         self._policy = policy
@@ -71,6 +72,7 @@ class EngineCore:
         self._records = records
         self._emit = emit
         self._fast_forward = fast_forward
+        self._horizon_s = horizon_s if horizon_s is not None else env.peek
         self._inbox: list[Request] = []
         self._in_flight: deque[tuple[int, Plan, float]] = deque()
         self._sleeping: simpy.Event | None = None
@@ -117,7 +119,7 @@ class EngineCore:
 
     def _skip_ahead(self, fast_forward: FastForward) -> float:
         """Let a stretch of quiet steps pass; return when it ends, now if there is none."""
-        steps, end_s = fast_forward.run(self._env.now, self._env.peek(), self._step)
+        steps, end_s = fast_forward.run(self._env.now, self._horizon_s(), self._step)
         if steps:
             self._step += steps
             if self._in_flight:  # the last plan of the stretch is in flight in place of the one before it

@@ -18,7 +18,7 @@ from simulator.records import Records
 from simulator.step_timer import Stretch, StepTimer
 
 #: Below this many steps the ordinary path is as fast.
-SHORTEST = 6
+SHORTEST = 3
 LONGEST = 4096
 
 

@@ -60,17 +60,32 @@ class ApiServer:
     """The request path as SimPy events: `receive` a row, hand it on after its service and the latency."""
 
     def __init__(
-        self, env: simpy.Environment, latency_s: float, demand_s: Callable[[int], float], forward: Callable[[int], None]
+        self,
+        env: simpy.Environment,
+        latency_s: float,
+        demand_s: Callable[[int], float],
+        forward: Callable[[int], None],
+        *,
+        least_demand_s: float = 0.0,
     ) -> None:
         self._env = env
         self._latency_s = latency_s
+        #: No request is on its way for less than this.
+        self.least_delay_s = latency_s + least_demand_s
         self._demand_s = demand_s
         self._forward = forward
         self._sharing = ProcessorSharing()
         self._generation = 0
+        self._in_service = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is on its way to the engine."""
+        return self._in_service == 0
 
     def receive(self, row: int) -> None:
         """Take in a request that was sent now."""
+        self._in_service += 1
         self._sharing.add(self._env.now, row, self._demand_s(row))
         self._arm()
 
@@ -88,5 +103,9 @@ class ApiServer:
             return
         row = self._sharing.depart(self._env.now)
         arrival = self._env.timeout(self._latency_s)
-        arrival.callbacks.append(lambda _event: self._forward(row))
+        arrival.callbacks.append(lambda _event: self._arrive(row))
         self._arm()
+
+    def _arrive(self, row: int) -> None:
+        self._in_service -= 1
+        self._forward(row)

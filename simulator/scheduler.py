@@ -133,7 +133,7 @@ class V1Scheduler:
 
     def _preempt(self, victim: Request) -> None:
         """Take a victim's KV, keep its tokens, and put it at the head of the queue."""
-        self.blocks.free(victim)
+        self.blocks.free(victim, comes_back=True)
         victim.num_computed_tokens = 0
         victim.planned_tokens = 0
         victim.num_preemptions += 1

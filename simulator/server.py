@@ -63,7 +63,7 @@ class Server:
         scheduler: type[V1Scheduler] = CohortScheduler,
     ) -> None:
         self._load = load
-        self._priority = engine.scheduling_policy == "priority"
+        self._clients: Clients | None = None
         self._block_size = engine.block_size
         self.env = simpy.Environment()
         self.records = Records.for_requests(
@@ -84,7 +84,14 @@ class Server:
         if isinstance(self.scheduler, CohortScheduler):
             fast_forward = FastForward(self.scheduler, self.timer, pipeline, self.records, self._delivery)
         self._engine = EngineCore(
-            self.env, self.scheduler, self.timer, pipeline, self.records, self._delivery.emit, fast_forward
+            self.env,
+            self.scheduler,
+            self.timer,
+            pipeline,
+            self.records,
+            self._delivery.emit,
+            fast_forward,
+            self._horizon_s,
         )
         front_end, prompts = cost.front_end, load.table.prompt_tokens.tolist()
         self._api = ApiServer(
@@ -92,19 +99,27 @@ class Server:
             front_end.request_latency_s,
             lambda row: front_end.request_demand_s + front_end.request_demand_per_token_s * prompts[row],
             self._submit,
+            least_demand_s=front_end.request_demand_s,
         )
 
     def run(self, progress: Callable[[float], None] | None = None) -> Records:
         """Send everything, wait for every response, and return what was recorded."""
         load, records = self._load, self.records
-        clients = Clients(self.env, load.table.arrival_s, self._send, max_concurrency=load.max_concurrency)
-        self._delivery.clients = clients
+        self._clients = Clients(self.env, load.table.arrival_s, self._send, max_concurrency=load.max_concurrency)
+        self._delivery.clients = self._clients
         self.env.run()
         records.prefix_queries_tokens = self.scheduler.prefix_queries_tokens
         records.prefix_hits_tokens = self.scheduler.prefix_hits_tokens
         ends = np.asarray(records.last_token_s)
         records.end_s = float(np.nanmax(ends)) if np.isfinite(ends).any() else self.env.now
         return records
+
+    def _horizon_s(self) -> float:
+        """Return a time before which no request can reach the engine."""
+        clients = self._clients
+        if clients is None or clients.listens or not self._api.is_idle:
+            return self.env.peek()
+        return clients.next_send_s + self._api.least_delay_s
 
     def _send(self, row: int) -> None:
         self.records.sent_s[row] = self.env.now

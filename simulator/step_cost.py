@@ -216,6 +216,16 @@ class StepCost:
         noise = self._noise[mode]
         return noise.launch_outlier_factor if uniform < noise.launch_outlier_probability else 1.0
 
+    def gpu_noise_array(self, mode: int, normals: Floats) -> Floats:
+        """The same as `gpu_noise` for many steps."""
+        sigma = self._noise[mode].gpu_sigma
+        return np.exp(sigma * (normals - 0.5 * sigma))
+
+    def launch_noise_array(self, mode: int, uniforms: Floats) -> Floats:
+        """The same as `launch_noise` for many steps."""
+        noise = self._noise[mode]
+        return np.where(uniforms < noise.launch_outlier_probability, noise.launch_outlier_factor, 1.0)
+
     def leaving_hull(self, tokens: int, decode_reqs: int, context: int) -> tuple[str, ...]:
         """Names of the dimensions whose maxima lie beyond what was seen while calibrating."""
         hull, found = self.profile.hull, []

@@ -93,17 +93,16 @@ class StepTimer:
         """Return the times of *count* steps that serve the same *size* decodes, whose contexts grow by one a step."""
         cost = self._cost
         mode, padded = self._graphs.dispatch(size, size, True)
-        ahead = np.arange(count)
-        gpu_s = cost.gpu_s_array(
-            mode, padded, size, size, size, size, context_sum + size * ahead, context_max + ahead, 0.0, 0
+        # Contexts enter the cost linearly, so two steps tell all of them.
+        first_s, second_s = (
+            cost.gpu_s(mode, padded, size, size, size, size, context_sum + size * k, context_max + k, 0.0, 0)
+            for k in (0, 1)
         )
-        launch_s = [cost.launch_s(mode, size, size, False)] * count
+        gpu_s = first_s + (second_s - first_s) * np.arange(count)
+        launch_s = np.full(count, cost.launch_s(mode, size, size, False))
         if self._noise is not None:
-            draws = [self._noise.draw(step) for step in range(first_step, first_step + count)]
-            gpu_s = gpu_s * [cost.gpu_noise(mode, normal) for normal, _uniform in draws]
-            launch_s = [
-                launch * cost.launch_noise(mode, uniform)
-                for launch, (_normal, uniform) in zip(launch_s, draws, strict=True)
-            ]
+            normals, uniforms = self._noise.draws(first_step, count)
+            gpu_s *= cost.gpu_noise_array(mode, normals)
+            launch_s *= cost.launch_noise_array(mode, uniforms)
         fixed_s = (cost.schedule_s(size), cost.gpu_start_s, cost.tail_s(mode), cost.update_s(size))
-        return Stretch(mode, padded, gpu_s.tolist(), launch_s, fixed_s)
+        return Stretch(mode, padded, gpu_s.tolist(), launch_s.tolist(), fixed_s)

@@ -10,7 +10,7 @@ from simulator.request import Request
 
 def test_unhashed_blocks_go_to_the_head_and_hashed_ones_to_the_tail_deepest_first():
     pool = BlockPool(17, 4, caching=True)
-    a = Request(0, 10, 3)
+    a = Request(0, 10, 3, shared_keys=[70, 71])
     pool.grow(a, 3)
     pool.register(a, 12)
     pool.free(a)
@@ -20,14 +20,22 @@ def test_unhashed_blocks_go_to_the_head_and_hashed_ones_to_the_tail_deepest_firs
     pool.register(b, 9)
     pool.free(b)
     assert pool.free_order() == [6, *range(7, 17), 3, 2, 1, 5, 4]
-    again = Request(2, 10, 2)
-    again.own_key_base = a.own_key_base
+    again = Request(2, 10, 2, shared_keys=[70, 71])
     hits = pool.find_hits(again)
     assert hits == [1, 2]
     pool.take_hits(again, hits)
     pool.grow(again, 1)
     pool.free(again)
     assert pool.free_order() == [6, *range(7, 17), 3, 5, 4, 2, 1]
+
+
+def test_what_only_its_own_request_can_ask_for_is_found_after_a_preemption():
+    pool = BlockPool(17, 4, caching=True)
+    a = Request(0, 10, 3)
+    pool.grow(a, 3)
+    pool.register(a, 10)
+    pool.free(a, comes_back=True)
+    assert pool.find_hits(a) == [1, 2]
 
 
 def test_without_caching_the_freed_blocks_are_used_again_first():
