@@ -15,7 +15,7 @@ from simulator.delivery import Delivery
 from simulator.pipeline import Pipeline, Turn
 from simulator.plan import Plan
 from simulator.records import Records
-from simulator.step_timer import Stretch, StepTimer
+from simulator.step_timer import StepTimer, Stretch
 
 #: Below this many steps the ordinary path is as fast.
 SHORTEST = 3

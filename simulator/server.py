@@ -1,6 +1,6 @@
 """One simulated server, put together: clients, API server, engine, and the records they write.
 
-    clients -> ApiServer -> EngineCore (CohortScheduler over a BlockPool, StepTimer) -> Delivery -> clients
+clients -> ApiServer -> EngineCore (CohortScheduler over a BlockPool, StepTimer) -> Delivery -> clients
 """
 
 from __future__ import annotations
