@@ -22,9 +22,11 @@ class EngineConfig(BaseModel):
     model: str
     vllm_version: str = "0.24.0"
     usage_context: Literal["serve", "llm"] = "serve"
+    engine_generation: Literal["V0", "V1"] | None = None  # None: by vllm_version
 
     # batch limits
     max_model_len: int = Field(gt=0)
+    auto_max_model_len: bool = False  # --max-model-len -1: the memory may shrink it
     max_num_batched_tokens: int = Field(gt=0)
     max_num_seqs: int = Field(gt=0)
 
@@ -36,6 +38,10 @@ class EngineConfig(BaseModel):
     scheduler_reserve_full_isl: bool = True
     watermark: float = Field(default=0.0, ge=0.0, lt=1.0)
     stream_interval: int = Field(default=1, gt=0)
+    num_scheduler_steps: int = Field(default=1, gt=0)  # V0 only, as are the next three
+    scheduler_delay_factor: float = Field(default=0.0, ge=0.0)
+    num_lookahead_slots: int = Field(default=0, ge=0)
+    disable_async_output_proc: bool = False
 
     # KV cache
     block_size: int = Field(default=16, gt=0)
