@@ -54,6 +54,8 @@ class CohortScheduler(V1Scheduler):
         self._account(plan)
         if plan.cohort_size:
             self._account_cohort(plan)
+        for request in plan.samplers:
+            request.sampled_step = self._step
         if plan.num_tokens:
             self._latest = plan
             self._step += 1
@@ -66,7 +68,9 @@ class CohortScheduler(V1Scheduler):
             request = running[index]
             in_flight = request.num_placeholders
             pending = request.num_tokens + in_flight - request.num_computed_tokens
-            if pending != 1 or in_flight != lag or request.eos_at or index - self._leaving >= budget:
+            if pending != 1 or in_flight != lag or request.sampled_step != self._step - 1:
+                break  # it is not one that decodes in every step
+            if request.eos_at or index - self._leaving >= budget:
                 break
             outputs = request.num_computed_tokens + 1 - request.num_prompt_tokens
             remaining = request.end_tokens - request.num_prompt_tokens - outputs
@@ -143,7 +147,7 @@ class CohortScheduler(V1Scheduler):
 
     def _account_cohort(self, plan: Plan) -> None:
         """Add the members to the sums of *plan* and say good-bye to those whose last token this is."""
-        step, size = self._step, plan.cohort_size
+        size = plan.cohort_size
         plan.num_tokens += size
         plan.decode_reqs += size
         plan.decode_context_sum += self._context_sum
@@ -151,6 +155,10 @@ class CohortScheduler(V1Scheduler):
         if longest > plan.decode_context_max:
             plan.decode_context_max = longest
         self._context_sum += size
+        self._say_goodbye(plan, self._step)
+
+    def _say_goodbye(self, plan: Plan, step: int) -> None:
+        """Note in *plan*, that of *step*, whose last token it gives; they are served no more."""
         leavers = self._leave_calendar.pop(step, None)
         if leavers:
             plan.leavers = [r for r in leavers if r.cohort_step >= 0 and self._ends_at(r) == step]
@@ -181,7 +189,8 @@ class CohortScheduler(V1Scheduler):
     def quiet_steps(self) -> int:
         """Return how many of the next plans give one token to each member and nothing else; 0 if not sure.
 
-        They end before the step in which somebody gets the last token.  Blocks are not looked at: `advance` is.
+        They end with the step in which somebody gets the last token (sync: before it, for that request is gone after
+        its update).  Blocks are not looked at; `advance` does that.
         """
         size, waiting = self._settled, len(self.waiting)
         if not size or self._leaving or size != len(self.running) or size > self.rules.max_num_batched_tokens:
@@ -191,7 +200,7 @@ class CohortScheduler(V1Scheduler):
         calendar, heap = self._leave_calendar, self._leave_steps
         while heap and heap[0] not in calendar:
             heappop(heap)
-        return heap[0] - self._step
+        return heap[0] - self._step + int(self.rules.async_scheduling)
 
     def stretch_sums(self) -> tuple[int, int, int]:
         """Return (members, sum and maximum of their contexts) of the next plan, if `quiet_steps` is not 0."""
@@ -217,6 +226,7 @@ class CohortScheduler(V1Scheduler):
         """Return the plan of the last step that `advance` made; only its results are still to come."""
         plan = Plan()
         plan.cohort_size = plan.num_tokens = plan.decode_reqs = self._settled
+        self._say_goodbye(plan, self._step - 1)
         self._latest = plan
         return plan
 

@@ -9,6 +9,7 @@ The step-by-step path gives the same records; a test compares them.
 from __future__ import annotations
 
 import math
+from array import array
 
 from simulator.cohort import CohortScheduler
 from simulator.delivery import Delivery
@@ -83,6 +84,6 @@ class FastForward:
             (records.step_mode, stretch.mode),
             (records.step_padded_tokens, stretch.padded_tokens),
         ):
-            column.extend([value] * count)
+            column.extend(array("q", (value,)) * count)
         records.step_free_blocks.extend(free)
         records.step_gpu_s.extend(stretch.gpu_s[:count])

@@ -73,11 +73,16 @@ class Pipeline:
         gpu_end_s, overlapped = self.gpu_end_s, self.depth > 1
         awaited_s = self._ends[0] if overlapped else 0.0
         turns: list[Turn] = []
-        for gpu, launch in zip(gpu_s, launch_s, strict=True):
+        for gpu, launch in zip(gpu_s, launch_s, strict=True):  # conditionals: max() would take half of the time
             launch_start_s = now_s + schedule_s
             launch_end_s = launch_start_s + launch
-            end_s = max(max(gpu_end_s, launch_start_s + start_s) + gpu, launch_end_s + tail_s)
-            now_s = max(awaited_s if overlapped else end_s, launch_end_s) + update_s
+            kernels_s = launch_start_s + start_s
+            end_s = (gpu_end_s if gpu_end_s > kernels_s else kernels_s) + gpu
+            if end_s < launch_end_s + tail_s:
+                end_s = launch_end_s + tail_s
+            if not overlapped:
+                awaited_s = end_s
+            now_s = (awaited_s if awaited_s > launch_end_s else launch_end_s) + update_s
             if now_s >= until_s:
                 break
             turns.append((now_s, end_s, launch_end_s))

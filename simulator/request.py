@@ -69,6 +69,7 @@ class Request:
         "priority",
         "row",
         "run_start",
+        "sampled_step",
         "shared_keys",
         "status",
         "table_tokens",
@@ -109,6 +110,7 @@ class Request:
         # While it is one of many that decode in lock-step (simulator.cohort) the counts above stand still:
         self.cohort_step = -1  # step in which it joined them, -1 if it is not one
         self.cohort_computed = 0  # its computed tokens before that step
+        self.sampled_step = -2  # step of the latest plan that yields a token and lists it
         self.next_block_step = -1  # the step that needs its next block
         self.table_tokens = 0
         self.prefix_tokens = 0
