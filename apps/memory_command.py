@@ -65,8 +65,8 @@ def memory_command(
 
 def _resolved(
     command: str, gpu: str | None, vllm_version: str | None, model_config: str | None
-) -> tuple[EngineConfig, ModelSpec, GpuSpec, bool, tuple[str, ...]]:
-    """Return what the line means on that GPU, whether max_model_len is to be found (-1), and the parser's notes."""
+) -> tuple[EngineConfig, ModelSpec, GpuSpec, tuple[str, ...]]:
+    """Return what the line means on that GPU, and the parser's notes."""
     from simulator.errors import InputError
 
     if gpu is None:
@@ -79,12 +79,7 @@ def _resolved(
     args, card = parse(command), catalogue.gpu(gpu)
     model = load_model(model_config or args.model)
     engine, notes = resolve(args, model, card, vllm_version)
-    return engine, model, card, _is_auto(args), tuple(notes)
-
-
-def _is_auto(args: Any) -> bool:
-    values = getattr(args, "values", None) or {}
-    return str(values.get("max_model_len", "")).lower() in {"-1", "auto"}
+    return engine, model, card, tuple(notes)
 
 
 def _gpus() -> list[GpuSpec]:
@@ -106,8 +101,8 @@ def _answer_plan(
 
     if command is None:
         raise InputError("nothing to plan: give a `vllm serve ...` line in quotes, or --log FILE")
-    engine, model, card, auto, notes = _resolved(command, gpu, vllm_version, model_config)
-    plan = plan_memory(engine, model, card, auto_max_model_len=auto, gpus=_gpus())
+    engine, model, card, notes = _resolved(command, gpu, vllm_version, model_config)
+    plan = plan_memory(engine, model, card, gpus=_gpus())
     for note in (*notes, *plan.notes):
         say(f"note: {note}")
     data = {"schema_version": 1, "source": "planned", **plan.model_dump(mode="json")}
@@ -136,8 +131,8 @@ def _answer_log(
     line = command or read.non_default_args
     if gpu is not None and line is not None:
         try:
-            engine, model, card, auto, notes = _resolved(line, gpu, vllm_version or read.vllm_version, model_config)
-            plan = plan_memory(engine, model, card, auto_max_model_len=auto, gpus=_gpus())
+            engine, model, card, notes = _resolved(line, gpu, vllm_version or read.vllm_version, model_config)
+            plan = plan_memory(engine, model, card, gpus=_gpus())
             logged = memory_from_log(read, model, engine)
         except ServecastError as error:
             if command is not None or model_config is not None:

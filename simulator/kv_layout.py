@@ -15,7 +15,6 @@ of blocks of a uniform model is right, the need of one long request is an upper 
 
 from __future__ import annotations
 
-import re
 from math import ceil
 
 from pydantic import BaseModel, ConfigDict
@@ -24,6 +23,7 @@ from simulator.engine_config import EngineConfig
 from simulator.errors import ConfigError
 from simulator.gpu_spec import GIB
 from simulator.model_spec import ModelSpec
+from simulator.versions import facts, release
 
 _DTYPE_BYTES = {
     "bf16": 2, "fp16": 2, "fp32": 4, "bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4,
@@ -51,15 +51,6 @@ class KvLayout(BaseModel):
     def blocks_of(self, tokens: int) -> int:
         """Blocks that a request of that many tokens occupies."""
         return ceil(tokens / self.block_size)
-
-
-def release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a vLLM version, padded to three: ``0.8.5.post1`` is (0, 8, 5), ``0.22+`` is (0, 22, 0)."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", version.strip())
-    if not found:
-        raise ConfigError(f"vllm_version must look like 0.24.0, got {version!r}")
-    numbers = [int(part) for part in found[1].split(".")][:3]
-    return tuple(numbers + [0] * (3 - len(numbers)))
 
 
 def dtype_bytes(engine: EngineConfig) -> int:
@@ -142,7 +133,7 @@ def max_concurrency(blocks: int, max_model_len: int, layout: KvLayout, version: 
 
 def kv_tokens(blocks: int, max_model_len: int, layout: KvLayout, version: str, *, v0: bool = False) -> int:
     """Tokens of the line "GPU KV cache size": blocks * block_size, from 0.22 on floor(concurrency * max_model_len)."""
-    if v0 or release(version) < (0, 22, 0):
+    if v0 or not facts(version).kv_log_is_concurrency_times_length:
         return blocks * layout.block_size
     return int(max_concurrency(blocks, max_model_len, layout, version) * max_model_len)
 

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict
 
 from simulator.engine_config import EngineConfig
 from simulator.gpu_spec import GIB
-from simulator.kv_layout import KvLayout, kv_layout, num_gpu_blocks, release
+from simulator.kv_layout import KvLayout, kv_layout, num_gpu_blocks
 from simulator.memory_plan import Term
 from simulator.model_spec import ModelSpec
 from simulator.startup_log import StartupLog
+from simulator.versions import facts
 
 _ROUNDING = 0.005 * GIB
 
@@ -49,7 +50,7 @@ def blocks_agree(kv_bytes: float, blocks: int, layout: KvLayout) -> bool:
 
 def blocks_of_tokens(tokens: int, max_model_len: int | None, block_size: int, version: str | None) -> int:
     """Blocks behind the line "GPU KV cache size: *tokens* tokens"."""
-    if max_model_len is None or (version is not None and release(version) < (0, 22, 0)):
+    if max_model_len is None or (version is not None and not facts(version).kv_log_is_concurrency_times_length):
         return tokens // block_size
     per_request = -(-max_model_len // block_size)
     return -(-tokens * per_request // max_model_len)
@@ -103,7 +104,7 @@ def _requested(log: StartupLog) -> int | None:
 def _terms(log: StartupLog) -> tuple[Term, ...]:
     estimated = log.graph_estimate_gib is not None
     graphs = log.graph_estimate_gib if estimated else log.graph_gib
-    inside = estimated and log.vllm_version is not None and release(log.vllm_version) >= (0, 20, 0)
+    inside = estimated and log.vllm_version is not None and facts(log.vllm_version).graphs_in_memory_budget
     wanted = (
         ("weights", "Model loading took", log.weights_gib, True),
         ("activation", "peak activation", log.activation_gib, True),

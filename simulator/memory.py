@@ -23,16 +23,15 @@ def plan_memory(
     model: ModelSpec,
     gpu: GpuSpec,
     *,
-    auto_max_model_len: bool = False,
     gpus: Sequence[GpuSpec] = (),
     strict: bool = False,
 ) -> MemoryPlan:
     """Plan the memory of one rank; the plan says whether vLLM would start, and if not, what to change.
 
-    *auto_max_model_len* shrinks max_model_len to what fits, as ``--max-model-len -1`` does.  *gpus* may be offered as a
-    fix.  *strict* raises DoesNotFitError with vLLM's own refusal instead of returning a plan that does not fit.
+    With ``auto_max_model_len`` (``--max-model-len -1``) the length shrinks to what fits.  *gpus* may be
+    offered as fixes.  *strict* raises DoesNotFitError with vLLM's own refusal instead of returning a plan that does not fit.
     """
-    if auto_max_model_len:
+    if engine.auto_max_model_len:
         longest = largest_that_starts(engine, model, gpu)
         if 0 < longest < engine.max_model_len:
             engine = with_max_model_len(engine, longest)

@@ -25,7 +25,6 @@ from simulator.kv_layout import (
     max_concurrency,
     num_cpu_blocks,
     num_gpu_blocks,
-    release,
 )
 from simulator.memory_terms import (
     activation_bytes,
@@ -38,6 +37,7 @@ from simulator.memory_terms import (
     weight_format,
 )
 from simulator.model_spec import ModelSpec
+from simulator.versions import release
 
 _SEE = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
 
@@ -145,6 +145,11 @@ def refusal(engine: EngineConfig, layout: KvLayout, available: int) -> str | Non
     """Return vLLM's words if it would not start with *available* bytes of KV cache, else None."""
     version, v0, longest = release(engine.vllm_version), is_v0(engine), largest_model_len(available, layout)
     needed = layout.blocks_of(engine.max_model_len) * layout.bytes_per_block
+    if engine.auto_max_model_len and longest <= 0:
+        return (
+            "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try"
+            " increasing `gpu_memory_utilization`."
+        )
     if (longest if v0 else available) <= 0:
         cpu = " (this flag also controls CPU memory reservation on the CPU backend, despite its name)"
         words = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing"

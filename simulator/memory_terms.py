@@ -25,8 +25,9 @@ from __future__ import annotations
 from simulator.engine_config import EngineConfig
 from simulator.errors import UnsupportedError
 from simulator.gpu_spec import GIB, GpuSpec
-from simulator.kv_layout import dtype_bytes, kv_heads_per_rank, layers_per_rank, release
+from simulator.kv_layout import dtype_bytes, kv_heads_per_rank, layers_per_rank
 from simulator.model_spec import BYTES_PER_WEIGHT, ModelSpec
+from simulator.versions import facts, release
 
 MIB = 1 << 20
 
@@ -55,10 +56,8 @@ _FORMATS = {
 
 
 def is_v0(engine: EngineConfig) -> bool:
-    """Is this vLLM's V0 engine?  All of it before 0.8; 0.8 to 0.10 fall back to it for what V1 lacked."""
-    version = release(engine.vllm_version)
-    wants_v0 = engine.preemption_mode is not None or (engine.scheduling_policy == "priority" and version < (0, 9, 2))
-    return version < (0, 8, 0) or (version < (0, 11, 0) and wants_v0)
+    """Is this vLLM's V0 engine?  As resolved, else by the version."""
+    return (engine.engine_generation or facts(engine.vllm_version).engine) == "V0"
 
 
 def engine_kind(engine: EngineConfig, model: ModelSpec) -> str:
@@ -168,4 +167,4 @@ def graph_bytes(engine: EngineConfig, model: ModelSpec) -> int:
 
 def graphs_in_budget(engine: EngineConfig, model: ModelSpec) -> bool:
     """Does the graph estimate come off the KV budget?  From 0.20, and only with model runner V1: V2 estimates 0."""
-    return engine_kind(engine, model) == "runner_v1"
+    return facts(engine.vllm_version).graphs_in_memory_budget and engine_kind(engine, model) == "runner_v1"

@@ -13,7 +13,6 @@ from simulator.kv_layout import (
     max_concurrency,
     num_cpu_blocks,
     num_gpu_blocks,
-    release,
 )
 from tests.simulator.memory_cases import MODELS, ROWS, settings
 
@@ -97,10 +96,3 @@ def test_nothing_fits_in_nothing():
     assert num_gpu_blocks(-5 * GIB, layout) == 0
     assert num_gpu_blocks(2 * MIB - 1, layout) == 0
     assert largest_model_len(2 * MIB, layout) == 16
-
-
-def test_versions_are_numbers():
-    assert release("0.8.5.post1") == (0, 8, 5)
-    assert release("v0.22+") == (0, 22, 0)
-    with pytest.raises(ConfigError, match=r"must look like 0\.24\.0, got 'newest'"):
-        release("newest")

@@ -154,11 +154,14 @@ def test_kv_cache_memory_bytes_ignores_the_utilization():
 
 
 def test_auto_length_shrinks_to_what_fits():
-    engine = settings(max_model_len=131072, max_num_batched_tokens=2048, max_num_seqs=256)
-    plan = plan_memory(engine, LLAMA, RTX_4090, auto_max_model_len=True)
+    engine = settings(max_model_len=131072, auto_max_model_len=True, max_num_batched_tokens=2048, max_num_seqs=256)
+    plan = plan_memory(engine, LLAMA, RTX_4090)
     assert plan.fits
     assert plan.max_model_len == plan.largest_max_model_len == plan.num_gpu_blocks * 16
-    assert plan_memory(engine, LLAMA, H200, auto_max_model_len=True).max_model_len == 131072
+    assert plan_memory(engine, LLAMA, H200).max_model_len == 131072
+    refused = plan_memory(engine, LLAMA_70B, H100)
+    assert refused.refusal is not None
+    assert refused.refusal.startswith("Cannot auto-fit max_model_len: not enough GPU memory")
 
 
 def apply(flags: str, engine, gpu):
