@@ -72,6 +72,7 @@ class Request:
         "sampled_step",
         "shared_keys",
         "status",
+        "tie_break",
         "table_tokens",
     )
 
@@ -85,11 +86,14 @@ class Request:
         arrival: float = 0.0,
         eos_at: int = 0,
         shared_keys: Sequence[int] = (),
+        tie_break: int | str | None = None,
     ) -> None:
         self.row = row
         self.num_prompt_tokens = num_prompt_tokens
         self.max_tokens = max_tokens
         self.priority = priority
+        #: Third key of the PRIORITY queue: vLLM compares request ids.
+        self.tie_break = row if tie_break is None else tie_break
         self.arrival = arrival
         self.eos_at = eos_at
         self.shared_keys = shared_keys

@@ -9,13 +9,13 @@ from simulator.request import Request
 
 
 class WaitingQueue:
-    """FCFS: a deque.  PRIORITY: a heap by (priority, arrival, row); putting to the front is the same as putting."""
+    """FCFS: a deque.  PRIORITY: a heap by (priority, arrival, request id); putting to the front is the same as putting."""
 
     __slots__ = ("_deque", "_heap")
 
     def __init__(self, *, priority: bool) -> None:
         self._deque: deque[Request] = deque()
-        self._heap: list[tuple[int, float, int, Request]] | None = [] if priority else None
+        self._heap: list[tuple[int, float, int | str, Request]] | None = [] if priority else None
 
     def __len__(self) -> int:
         return len(self._deque) if self._heap is None else len(self._heap)
@@ -33,7 +33,7 @@ class WaitingQueue:
         if self._heap is None:
             self._deque.append(request)
         else:
-            heappush(self._heap, (request.priority, request.arrival, request.row, request))
+            heappush(self._heap, (request.priority, request.arrival, request.tie_break, request))
 
     def put_back(self, request: Request) -> None:
         """Return a request to the head (FCFS) or to its place (PRIORITY)."""
