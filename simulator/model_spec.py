@@ -60,6 +60,7 @@ class ModelSpec(BaseModel):
     v_head_dim: int = 0
     sliding_window: int | None = None
     is_multimodal: bool = False
+    is_hybrid: bool = False  # Mamba or linear-attention layers among the others
     source: str = "given by the user"
     verified: bool = False
 
