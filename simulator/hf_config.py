@@ -34,15 +34,19 @@ _EXPERTS_PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "top_k_experts
 _TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 _OTHER_MODES = ("vision_config", "audio_config", "vision_tower", "mm_vision_tower", "visual")
 
-_NOT_GATED = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NOT_GATED = _words(
     "opt gpt2 gpt_neox gptj gpt_bigcode gpt_neo falcon RefinedWeb RefinedWebModel phi bloom mpt starcoder2 persimmon "
-    "nemotron codegen".split()
+    "nemotron codegen"
 )
-_TIED_BY_DEFAULT = frozenset(
-    "gpt2 opt bloom falcon mpt gpt_bigcode gemma gemma2 gemma3 gemma3_text gemma4 gemma4_text cohere cohere2 "
-    "starcoder2".split()
+_TIED_BY_DEFAULT = _words(
+    "gpt2 opt bloom falcon mpt gpt_bigcode gemma gemma2 gemma3 gemma3_text gemma4 gemma4_text cohere cohere2 starcoder2"
 )
-_QKV_BIAS = frozenset("qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl opt gpt2 phi gpt_bigcode bloom gpt_neox".split())
+_QKV_BIAS = _words("qwen qwen2 qwen2_moe qwen2_vl qwen2_5_vl opt gpt2 phi gpt_bigcode bloom gpt_neox")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32"}
 _RECURRENT = ("mamba", "linear_attention", "recurrent", "conv", "m")
 

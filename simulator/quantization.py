@@ -11,17 +11,22 @@ from typing import Any, get_args
 from simulator.errors import UnsupportedError
 from simulator.model_spec import WeightFormat
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 #: `--quantization` values that quantise an unquantised checkpoint while it is loaded.
-ONLINE = frozenset(
+ONLINE = _words(
     "fp8 bitsandbytes experts_int8 tpu_int8 ptpc_fp8 deepspeedfp torchao quark rtn fp8_per_tensor fp8_per_block mxfp8 "
-    "online inc ipex mxfp4 int8_per_channel_weight_only".split()
+    "online inc ipex mxfp4 int8_per_channel_weight_only"
 )
 
 #: All values of `--quantization` of some version from 0.6 to 0.24.
-METHODS = ONLINE | frozenset(
-    "aqlm awq awq_marlin auto-round auto_round bitblas compressed-tensors cpu_awq cpu_gptq fbgemm_fp8 fp_quant gguf gptq "
-    "gptq_bitblas gptq_marlin gptq_marlin_24 gpt_oss_mxfp4 hqq marlin modelopt modelopt_fp4 modelopt_mixed "
-    "modelopt_mxfp8 moe_wna16 neuron_quant petit_nvfp4 qqq squeezellm humming nvfp4 int8".split()
+METHODS = ONLINE | _words(
+    "aqlm awq awq_marlin auto-round auto_round bitblas compressed-tensors cpu_awq cpu_gptq fbgemm_fp8 fp_quant gguf "
+    "gptq gptq_bitblas gptq_marlin gptq_marlin_24 gpt_oss_mxfp4 hqq marlin modelopt modelopt_fp4 modelopt_mixed "
+    "modelopt_mxfp8 moe_wna16 neuron_quant petit_nvfp4 qqq squeezellm humming nvfp4 int8"
 )
 
 #: Values of `--quantization` by the weight format that they mean for sure.
@@ -31,6 +36,9 @@ FORMATS: dict[str, WeightFormat] = {
     "marlin": "gptq", "gptq_marlin_24": "gptq", "experts_int8": "int8", "tpu_int8": "int8", "int8": "int8",
     "mxfp4": "mxfp4", "gpt_oss_mxfp4": "mxfp4", "modelopt_fp4": "nvfp4", "nvfp4": "nvfp4", "petit_nvfp4": "nvfp4",
 }  # fmt: skip
+
+
+_GROUPS: dict[str, WeightFormat] = {"8 float": "fp8", "8 int": "int8", "4 int": "int4", "4 float": "nvfp4"}
 
 
 def format_of_config(config: Any, name: str) -> WeightFormat | None:
