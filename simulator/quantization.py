@@ -86,12 +86,7 @@ def _by_groups(config: Mapping[str, Any], name: str) -> WeightFormat:
     for group in groups.values() if isinstance(groups, Mapping) else ():
         weights = group.get("weights") if isinstance(group, Mapping) else None
         if isinstance(weights, Mapping):
-            bits, kind = weights.get("num_bits"), weights.get("type")
-            found = {(8, "float"): "fp8", (8, "int"): "int8", (4, "int"): "int4", (4, "float"): "nvfp4"}.get(
-                (bits, kind)
-            )
-            if found == "nvfp4" and weights.get("group_size") == 32:
-                return "mxfp4"
+            found = _GROUPS.get(f"{weights.get('num_bits')} {weights.get('type')}")
             if found is not None:
-                return found  # type: ignore[return-value]
+                return "mxfp4" if found == "nvfp4" and weights.get("group_size") == 32 else found
     raise UnsupportedError(f"{name}: its compressed-tensors weights are neither 8 nor 4 bits wide; not covered")
