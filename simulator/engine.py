@@ -77,6 +77,7 @@ class EngineCore:
         self._in_flight: deque[tuple[int, Plan, float]] = deque()
         self._sleeping: simpy.Event | None = None
         self._step = 0
+        self._preempted = 0  # since the last step with tokens: a plan that only preempts is no step
         env.process(self._run())
 
     def submit(self, request: Request) -> None:
@@ -100,11 +101,14 @@ class EngineCore:
                     continue
             if len(in_flight) < pipeline.depth and policy.has_requests:
                 plan = policy.schedule()
+                self._preempted += len(plan.preempted)
                 if plan.num_tokens:
                     launch_end_s = self._launch(plan)
                     if len(in_flight) < pipeline.depth:
                         yield env.timeout(launch_end_s - env.now)
                         continue
+                elif plan.preempted and not in_flight:
+                    continue  # what was thrown out may be admitted by the next plan
             if in_flight:
                 step, plan, update_s = in_flight[0]
                 yield env.timeout(max(0.0, pipeline.result_ready_s() + update_s - env.now))
@@ -137,7 +141,8 @@ class EngineCore:
         records.step_plan_s.append(now_s)
         records.step_tokens.append(plan.num_tokens)
         records.step_decode_reqs.append(plan.decode_reqs)
-        records.step_preempted.append(len(plan.preempted))
+        records.step_preempted.append(self._preempted)
+        self._preempted = 0
         running, waiting, free_blocks = self._policy.counts()
         records.step_running.append(running)
         records.step_waiting.append(waiting)
