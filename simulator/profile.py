@@ -10,10 +10,11 @@ Seconds everywhere.  Later versions only add fields; a file of a newer schema is
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from simulator.errors import InputError, input_error
 
@@ -29,18 +30,31 @@ class Section(BaseModel):
 class GpuTime(Section):
     """Coefficients of the GPU time of a step (formulas in `simulator.step_cost`)."""
 
-    compute_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, linear layers
-    large_step_compute_efficiency: float = Field(gt=0, le=1.5)  # the same for the tokens above `large_step_tokens`
-    large_step_tokens: float = Field(gt=0)
+    compute_tokens: tuple[float, ...] = Field(min_length=1)  # tokens at which the next are given, ascending
+    compute_efficiency: tuple[float, ...] = Field(min_length=1)  # of the peak rate, linear layers of so many tokens
     bandwidth_efficiency: float = Field(gt=0, le=1.5)  # of the peak bandwidth, reading weights
     roofline_exponent: float = Field(ge=1)
-    kv_bandwidth_efficiency: float = Field(gt=0, le=1.5)  # reading KV, FULL graph (decodes only)
-    kv_bandwidth_efficiency_mixed: float = Field(gt=0, le=1.5)  # the same beside prefills
-    attention_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, prefill attention
-    activation_factor: float = Field(ge=0)  # multiples of the unfused activation traffic
+    activation_factor: float = Field(ge=0)  # multiples of the traffic of one read and one write per linear layer
     per_layer_s: float = Field(ge=0)
     per_request_s: float = Field(ge=0)
+    per_kv_tile_s: float = Field(ge=0)  # decode attention: per request, KV head and layer
+    kv_bandwidth_efficiency: float = Field(gt=0, le=1.5)  # reading KV in steps of decodes only
+    kv_bandwidth_efficiency_mixed: float = Field(gt=0, le=1.5)  # the same beside prefills
+    attention_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, prefill attention
     imbalance_factor: float = Field(ge=0)  # of the longest context above the mean
+    attention_slots: int = Field(gt=0)  # (request, KV head) tiles that run at once: multiprocessors of the GPU
+    partial_wave_factor: float = Field(ge=0, le=1)  # how far a last, partly filled wave of tiles costs a whole one
+
+    @model_validator(mode="after")
+    def _check_curve(self) -> GpuTime:
+        tokens, efficiency = self.compute_tokens, self.compute_efficiency
+        if len(tokens) != len(efficiency):
+            raise ValueError(f"compute_efficiency must have {len(tokens)} values, as compute_tokens has")
+        if tokens[0] <= 0 or any(low >= high for low, high in pairwise(tokens)):
+            raise ValueError("compute_tokens must be positive and ascend")
+        if not all(0 < value <= 1.5 for value in efficiency):
+            raise ValueError("compute_efficiency must lie in (0, 1.5]")
+        return self
 
 
 class ModeLaunch(Section):
@@ -72,15 +86,24 @@ class Cpu(Section):
 
 
 class FrontEnd(Section):
-    """API server: requests in (processor sharing, then a latency), tokens out (constant delays)."""
+    """API server and the engine's input thread: requests in, tokens out (`simulator.front_end`).
+
+    In: processor sharing with a demand, then a latency, then one after the other through the input thread, which takes
+    its time from a launch in progress.  Out: one queue; a step's message needs a service time per stream, and more for
+    each first token.
+    """
 
     request_latency_s: float = Field(ge=0)
+    request_latency_per_token_s: float = Field(default=0.0, ge=0)
     request_demand_s: float = Field(ge=0)
     request_demand_per_token_s: float = Field(ge=0)
+    input_s: float = Field(default=0.0, ge=0)
+    input_per_token_s: float = Field(default=0.0, ge=0)
     first_token_s: float = Field(ge=0)
     first_token_per_prompt_token_s: float = Field(ge=0)
     token_s: float = Field(ge=0)
     token_per_stream_s: float = Field(ge=0)
+    finish_s: float = Field(default=0.0, ge=0)  # per response that ends in the step
 
 
 class Transfer(Section):
@@ -98,12 +121,11 @@ class Host(Section):
 
 
 class ModeNoise(Section):
-    """Step-to-step variation in one mode: log-normal GPU time, and launches that sometimes take longer."""
+    """Step-to-step variation in one mode: log-normal GPU time; launches by their quantiles."""
 
     gpu_sigma: float = Field(default=0.0, ge=0)
-    launch_sigma: float = Field(default=0.0, ge=0)
-    launch_outlier_probability: float = Field(default=0.0, ge=0, le=1)
-    launch_outlier_factor: float = Field(default=1.0, ge=1)
+    #: Launches relative to the typical one, at evenly spaced probabilities from 0 to 1; empty: always 1.
+    launch_quantiles: tuple[float, ...] = ()
 
 
 class Noise(Section):
@@ -160,6 +182,7 @@ class Provenance(Section):
     servecast_version: str = ""
     calibrated: bool = True
     note: str = ""
+    fit: dict[str, float] = Field(default_factory=dict)  # numbers that tell how good the fit is
 
 
 class Profile(Section):
@@ -205,7 +228,7 @@ def parse_profile(text: str, what: str) -> Profile:
     version = data.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise InputError(
-            f"{what}: schema_version {version} is newer than {SCHEMA_VERSION}, the newest this servecast reads; update it"
+            f"{what}: schema_version {version} is newer than this servecast reads ({SCHEMA_VERSION}); update it"
         )
     try:
         return Profile.model_validate(data)

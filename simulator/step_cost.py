@@ -2,21 +2,27 @@
 
 GPU time of a step with T tokens padded to T', R requests of which S sample, D decodes with contexts c_i:
 
-    g = gpu_scale * (   ((x^p + y^p)^(1/p)                          linear layers, x compute, y weight bytes
-                      + the same for lm_head over S rows
-                      + activation_factor * activation bytes * T' / bandwidth
-                      + layers * per_layer_s + per_request_s * R
-                      + 4 * heads * head_dim * layers * A / (peak * attention_efficiency)     A = sum n * (ctx + n/2)
-                      + KV bytes of the decodes / (bandwidth * kv efficiency)                 lower beside prefills
-                      + imbalance_factor * 8 * head_dim * 4 B * layers * (max c - mean c) / bandwidth )
-    x = 2 * weights * T' / (peak * compute efficiency)      a second efficiency applies to tokens above a threshold
-    y = weight bytes / (bandwidth * bandwidth efficiency)
+    g = gpu_scale * (  roof(W, T')                                     linear layers, W weights
+                     + roof(lm_head, S)
+                     + activation_factor * activation bytes * T' / bandwidth
+                     + layers * per_layer_s + per_request_s * R
+                     + per_kv_tile_s * layers * kv_heads * D
+                     + 4 * heads * head_dim * layers * A / (peak * attention_efficiency)     A = sum n * (ctx + n/2)
+                     + wave(D) * KV bytes of the decodes / (bandwidth * kv efficiency)       lower beside prefills
+                     + imbalance_factor * 8 * head_dim * 4 B * layers * (max c - mean c) / bandwidth )
 
-Contexts are KV tokens that exist before the step.  The imbalance term does not scale with KV heads.  Tensor
-parallelism: weights, heads and vocabulary are divided by the ranks, plus two all-reduces a layer; quantised weights:
-their bytes, computed at 16 bit.  Both are first answers, never measured.  Sources: docs/calibration.md.
+    roof(w, t) = (x^p + y^p)^(1/p),  x = 2 w t / (peak * compute_efficiency(t)),  y = w bytes / (bandwidth * efficiency)
+    wave(D)    = 1 + partial_wave_factor * (slots * ceil(tiles / slots) / tiles - 1),  tiles = D * kv_heads >= 0.8 slots
 
-Two paths, equal to rounding: scalars (called each simulated step) and arrays (stretches of pure decode, calibration).
+compute_efficiency(t) is interpolated in log t between the profile's knots and constant outside.  Activation bytes: one
+read and one write of every linear layer's input and output.  Contexts are KV tokens that exist before the step.  The
+imbalance term does not scale with KV heads.  With fewer tiles than 0.8 slots the kernel splits contexts: no waves.
+
+Tensor parallelism divides weights, heads and vocabulary by the ranks and adds two all-reduces a layer; quantised
+weights count with their bytes and compute at 16 bit.  Both are first answers, never measured.  Evidence and sources:
+docs/calibration.md.
+
+Two paths, equal to rounding: scalars (called each simulated step) and arrays (calibration, stretches of steps).
 """
 
 from __future__ import annotations
@@ -29,29 +35,26 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.engine_config import EngineConfig
 from simulator.gpu_spec import GpuSpec
 from simulator.model_spec import BYTES_PER_WEIGHT, ModelSpec
-from simulator.profile import FrontEnd, ModeLaunch, ModeNoise, Profile
+from simulator.profile import FrontEnd, Profile
 
 Floats = NDArray[np.float64]
 
 NONE, PIECEWISE, FULL = 0, 1, 2
 
-#: KV heads the attention kernel splits work over, whatever the model has (model form, imbalance term).
+#: Bytes a step of one KV tile moves in the imbalance term, per element of a head: 8 heads * 4 bytes (model form).
 _IMBALANCE_BYTES = 8 * 4.0
 
-
-def weight_bytes(model: ModelSpec, engine: EngineConfig) -> float:
-    """Bytes per weight of the linear layers: the quantisation's, else the dtype's."""
-    quantization = engine.quantization or model.quantization
-    kind = quantization or (engine.dtype if engine.dtype != "auto" else model.dtype)
-    return BYTES_PER_WEIGHT.get(_DTYPES.get(kind, kind), 2.0)
-
+#: Fraction of the slots above which FlashAttention 3 does not split a context (its num_splits heuristic).
+_NO_SPLIT = 0.8
 
 _DTYPES = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}
 
 
-def kv_bytes_per_value(engine: EngineConfig) -> float:
-    """Bytes of one value in the KV cache."""
-    return 1.0 if engine.kv_cache_dtype.startswith("fp8") else 2.0
+def bytes_per_weight(model: ModelSpec, engine: EngineConfig) -> float:
+    """Bytes per weight of the linear layers: the quantisation's, else the dtype's."""
+    dtype = engine.dtype if engine.dtype != "auto" else model.dtype
+    kind = engine.quantization or model.quantization or dtype
+    return BYTES_PER_WEIGHT.get(_DTYPES.get(kind, kind), 2.0)
 
 
 class StepCost:
@@ -61,77 +64,79 @@ class StepCost:
         self.profile = profile
         self.front_end: FrontEnd = profile.front_end
         self.gpu_start_s = profile.launch.start_s
-        self._physics(profile, model, gpu, engine)
-        self._cpu(profile, model)
+        self._linear_terms(profile, model, gpu, engine)
+        self._attention_terms(profile, model, gpu, engine)
+        self._cpu_terms(profile, model)
         self._linear: dict[int, float] = {}
         self._head: dict[int, float] = {}
 
-    def _physics(self, profile: Profile, model: ModelSpec, gpu: GpuSpec, engine: EngineConfig) -> None:
-        """Everything that does not depend on the step, in seconds per unit, gpu_scale included."""
+    def _linear_terms(self, profile: Profile, model: ModelSpec, gpu: GpuSpec, engine: EngineConfig) -> None:
+        """What depends on tokens and requests alone, in seconds per unit, gpu_scale included."""
         c, scale, ranks = profile.gpu_time, profile.host.gpu_scale, engine.tensor_parallel_size
         peak, bandwidth, layers = gpu.bf16_flops_per_s, gpu.memory_bandwidth_bytes_per_s, model.num_hidden_layers
-        per_weight = weight_bytes(model, engine)
-        weights = model.linear_weights / ranks
+        weights, head = model.linear_weights / ranks, model.embedding_weights / ranks
         self._p = c.roofline_exponent
-        self._per_token = scale * 2 * weights / (peak * c.compute_efficiency)
-        self._per_large_token = scale * 2 * weights / (peak * c.large_step_compute_efficiency)
-        self._large = c.large_step_tokens
-        self._weights_read = scale * weights * per_weight / (bandwidth * c.bandwidth_efficiency)
-        head = model.embedding_weights / ranks
-        self._head_per_row = scale * 2 * head / (peak * c.compute_efficiency)
+        self._knots = np.log(np.asarray(c.compute_tokens))
+        self._slowness = -np.log(np.asarray(c.compute_efficiency))
+        self._per_token = scale * 2 * weights / peak
+        self._weights_read = scale * weights * bytes_per_weight(model, engine) / (bandwidth * c.bandwidth_efficiency)
+        self._head_per_row = scale * 2 * head / peak
         self._head_read = scale * head * 2.0 / (bandwidth * c.bandwidth_efficiency)
         query, key = model.num_attention_heads * model.head_dim, model.num_key_value_heads * model.head_dim
         values = 4 * model.hidden_size + (2 * query + 2 * key + 3 * model.intermediate_size) / ranks
         self._activation = scale * c.activation_factor * layers * 2.0 * values / bandwidth
         self._constant = scale * layers * c.per_layer_s
+        self._per_request = scale * c.per_request_s
         if ranks > 1:
             transfer = profile.transfer
             self._constant += 2 * layers * transfer.allreduce_latency_s
             self._activation += 2 * layers * 2.0 * model.hidden_size / transfer.allreduce_bytes_per_s
-        self._per_request = scale * c.per_request_s
-        self._attention = scale * 4 * query / ranks * layers / (peak * c.attention_efficiency)
-        kv = scale * layers * 2 * max(key / ranks, model.head_dim) * kv_bytes_per_value(engine) / bandwidth
-        self._kv = (
-            kv / c.kv_bandwidth_efficiency_mixed,
-            kv / c.kv_bandwidth_efficiency_mixed,
-            kv / c.kv_bandwidth_efficiency,
-        )
-        self._imbalance = scale * c.imbalance_factor * _IMBALANCE_BYTES * model.head_dim * layers / bandwidth
 
-    def _cpu(self, profile: Profile, model: ModelSpec) -> None:
+    def _attention_terms(self, profile: Profile, model: ModelSpec, gpu: GpuSpec, engine: EngineConfig) -> None:
+        """What depends on contexts, in seconds per unit, gpu_scale included."""
+        c, scale, ranks = profile.gpu_time, profile.host.gpu_scale, engine.tensor_parallel_size
+        bandwidth, layers, head_dim = gpu.memory_bandwidth_bytes_per_s, model.num_hidden_layers, model.head_dim
+        query = model.num_attention_heads * head_dim / ranks
+        self._attention = scale * 4 * query * layers / (gpu.bf16_flops_per_s * c.attention_efficiency)
+        self._kv_heads = max(model.num_key_value_heads / ranks, 1.0)
+        value_bytes = 1.0 if engine.kv_cache_dtype.startswith("fp8") else 2.0
+        kv = scale * layers * 2 * self._kv_heads * head_dim * value_bytes / bandwidth
+        self._kv_alone = kv / c.kv_bandwidth_efficiency
+        self._kv_mixed = kv / c.kv_bandwidth_efficiency_mixed
+        self._per_decode = scale * c.per_kv_tile_s * layers * self._kv_heads
+        self._imbalance = scale * c.imbalance_factor * _IMBALANCE_BYTES * head_dim * layers / bandwidth
+        self._slots, self._partial_wave = c.attention_slots, c.partial_wave_factor
+
+    def _cpu_terms(self, profile: Profile, model: ModelSpec) -> None:
         """Launch, tail, noise by mode; schedule and update."""
         launch, scale, layers = profile.launch, profile.host.launch_scale, model.num_hidden_layers
-        modes: tuple[ModeLaunch, ...] = (launch.none, launch.piecewise, launch.full)
-        self._launch_constant = tuple(scale * (m.constant_s + m.per_layer_s * layers) for m in modes)
-        self._launch_per_request = tuple(scale * m.per_request_s for m in modes)
-        self._launch_idle = tuple(m.idle_factor for m in modes)
-        self._tail = tuple(m.tail_s for m in modes)
-        self._noise: tuple[ModeNoise, ...] = (profile.noise.none, profile.noise.piecewise, profile.noise.full)
-        cpu = profile.cpu
-        self._schedule = (cpu.schedule_s, cpu.schedule_per_request_s)
-        self._update = (cpu.update_s, cpu.update_per_request_s)
+        modes = (launch.none, launch.piecewise, launch.full)
+        self._launch_constant = tuple(scale * (mode.constant_s + mode.per_layer_s * layers) for mode in modes)
+        self._launch_per_request = tuple(scale * mode.per_request_s for mode in modes)
+        self._launch_idle = tuple(mode.idle_factor for mode in modes)
+        self._tail = tuple(mode.tail_s for mode in modes)
+        noise = (profile.noise.none, profile.noise.piecewise, profile.noise.full)
+        self._gpu_sigma = tuple(mode.gpu_sigma for mode in noise)
+        self._quantiles = tuple((*mode.launch_quantiles, mode.launch_quantiles[-1]) if mode.launch_quantiles else ()
+                                for mode in noise)  # fmt: skip
+        self._schedule = (profile.cpu.schedule_s, profile.cpu.schedule_per_request_s)
+        self._update = (profile.cpu.update_s, profile.cpu.update_per_request_s)
 
     # GPU time ---------------------------------------------------------------------------------------------------------
 
-    def _linear_s(self, padded_tokens: float) -> float:
-        """Linear layers and everything else that depends on the padded tokens alone."""
-        found = self._linear.get(int(padded_tokens))
-        if found is None:
-            large = max(0.0, padded_tokens - self._large)
-            x = self._per_token * (padded_tokens - large) + self._per_large_token * large
-            found = (x**self._p + self._weights_read**self._p) ** (1 / self._p)
-            found += self._activation * padded_tokens + self._constant
-            self._linear[int(padded_tokens)] = found
-        return found
+    def _roof(self, per_token_s: float, read_s: float, tokens: Floats) -> Floats:
+        """Compute and weight reading of linear layers: a smooth maximum."""
+        slowness = np.exp(np.interp(np.log(np.maximum(tokens, 1.0)), self._knots, self._slowness))
+        p = self._p
+        return np.asarray(((per_token_s * tokens * slowness) ** p + read_s**p) ** (1 / p))
 
-    def _head_s(self, sampled: int) -> float:
+    def _linear_s(self, padded: Floats) -> Floats:
+        """Everything that depends on the padded tokens alone."""
+        return self._roof(self._per_token, self._weights_read, padded) + self._activation * padded + self._constant
+
+    def _head_s(self, rows: Floats) -> Floats:
         """lm_head over the sampled rows; nothing if there are none."""
-        found = self._head.get(sampled)
-        if found is None:
-            x = self._head_per_row * sampled
-            found = (x**self._p + self._head_read**self._p) ** (1 / self._p) if sampled else 0.0
-            self._head[sampled] = found
-        return found
+        return np.where(rows > 0, self._roof(self._head_per_row, self._head_read, rows), 0.0)
 
     def gpu_s(
         self,
@@ -147,9 +152,18 @@ class StepCost:
         prefill_tokens: int,
     ) -> float:
         """GPU time of one step in seconds."""
-        total = self._linear_s(padded_tokens) + self._head_s(sampled) + self._per_request * num_reqs
+        linear, head = self._linear.get(padded_tokens), self._head.get(sampled)
+        if linear is None:
+            linear = self._linear[padded_tokens] = float(self._linear_s(np.array([float(padded_tokens)]))[0])
+        if head is None:
+            head = self._head[sampled] = float(self._head_s(np.array([float(sampled)]))[0])
+        total = linear + head + self._per_request * num_reqs
         if decode_reqs:
-            total += self._kv[mode] * decode_context_sum
+            kv = self._kv_mixed if prefill_tokens else self._kv_alone
+            tiles, slots = decode_reqs * self._kv_heads, self._slots
+            if tiles >= _NO_SPLIT * slots:
+                kv *= 1.0 + self._partial_wave * (slots * math.ceil(tiles / slots) / tiles - 1.0)
+            total += self._per_decode * decode_reqs + kv * decode_context_sum
             total += self._imbalance * (decode_context_max - decode_context_sum / decode_reqs)
         if prefill_tokens:
             total += self._attention * prefill_attention
@@ -169,21 +183,17 @@ class StepCost:
         prefill_tokens: ArrayLike,
     ) -> Floats:
         """GPU times of many steps in seconds; equal to `gpu_s` to rounding."""
-        padded, rows = np.asarray(padded_tokens, float), np.asarray(sampled, float)
-        large = np.maximum(0.0, padded - self._large)
-        x = self._per_token * (padded - large) + self._per_large_token * large
-        p = self._p
-        total = (x**p + self._weights_read**p) ** (1 / p) + self._activation * padded + self._constant
-        head = ((self._head_per_row * rows) ** p + self._head_read**p) ** (1 / p)
-        total = total + np.where(rows > 0, head, 0.0) + self._per_request * np.asarray(num_reqs, float)
+        total = self._linear_s(np.asarray(padded_tokens, float)) + self._head_s(np.asarray(sampled, float))
+        total = total + self._per_request * np.asarray(num_reqs, float)
         decodes, contexts = np.asarray(decode_reqs, float), np.asarray(decode_context_sum, float)
+        mixed = np.asarray(prefill_tokens) > 0
+        tiles = np.maximum(decodes, 1.0) * self._kv_heads
+        wave = 1.0 + self._partial_wave * (self._slots * np.ceil(tiles / self._slots) / tiles - 1.0)
+        kv = np.where(mixed, self._kv_mixed, self._kv_alone) * np.where(tiles >= _NO_SPLIT * self._slots, wave, 1.0)
         spread = np.asarray(decode_context_max, float) - contexts / np.maximum(decodes, 1.0)
-        total = total + np.asarray(self._kv)[np.asarray(mode)] * contexts
-        total = total + np.where(decodes > 0, self._imbalance * spread, 0.0)
-        return np.asarray(
-            total
-            + np.where(np.asarray(prefill_tokens) > 0, self._attention * np.asarray(prefill_attention, float), 0.0)
-        )
+        decoding = self._per_decode * decodes + kv * contexts + self._imbalance * spread
+        prefilling = np.where(mixed, self._attention * np.asarray(prefill_attention, float), 0.0)
+        return np.asarray(total + np.where(decodes > 0, decoding, 0.0) + prefilling)
 
     # CPU --------------------------------------------------------------------------------------------------------------
 
@@ -208,31 +218,34 @@ class StepCost:
 
     def gpu_noise(self, mode: int, normal: float) -> float:
         """Factor on the GPU time of one step, mean 1; *normal* is a standard normal draw."""
-        sigma = self._noise[mode].gpu_sigma
+        sigma = self._gpu_sigma[mode]
         return math.exp(sigma * (normal - 0.5 * sigma))
-
-    def launch_noise(self, mode: int, uniform: float) -> float:
-        """Factor on the launch of one step; *uniform* is a draw from [0, 1)."""
-        noise = self._noise[mode]
-        return noise.launch_outlier_factor if uniform < noise.launch_outlier_probability else 1.0
 
     def gpu_noise_array(self, mode: int, normals: Floats) -> Floats:
         """The same as `gpu_noise` for many steps."""
-        sigma = self._noise[mode].gpu_sigma
+        sigma = self._gpu_sigma[mode]
         return np.exp(sigma * (normals - 0.5 * sigma))
+
+    def launch_noise(self, mode: int, uniform: float) -> float:
+        """Factor on the launch of one step: its quantile at *uniform*, a draw from [0, 1)."""
+        quantiles = self._quantiles[mode]
+        if not quantiles:
+            return 1.0
+        place = uniform * (len(quantiles) - 2)
+        index = int(place)
+        return quantiles[index] + (quantiles[index + 1] - quantiles[index]) * (place - index)
 
     def launch_noise_array(self, mode: int, uniforms: Floats) -> Floats:
         """The same as `launch_noise` for many steps."""
-        noise = self._noise[mode]
-        return np.where(uniforms < noise.launch_outlier_probability, noise.launch_outlier_factor, 1.0)
+        quantiles = np.asarray(self._quantiles[mode])
+        if not len(quantiles):
+            return np.ones_like(uniforms)
+        place = uniforms * (len(quantiles) - 2)
+        index = place.astype(np.int64)
+        return np.asarray(quantiles[index] + (quantiles[index + 1] - quantiles[index]) * (place - index))
 
     def leaving_hull(self, tokens: int, decode_reqs: int, context: int) -> tuple[str, ...]:
         """Names of the dimensions whose maxima lie beyond what was seen while calibrating."""
-        hull, found = self.profile.hull, []
-        if tokens > hull.tokens:
-            found.append("tokens")
-        if decode_reqs > hull.decode_reqs:
-            found.append("decode_reqs")
-        if context > hull.context:
-            found.append("context")
-        return tuple(found)
+        hull = self.profile.hull
+        seen = (("tokens", tokens), ("decode_reqs", decode_reqs), ("context", context))
+        return tuple(name for name, value in seen if value > getattr(hull, name))

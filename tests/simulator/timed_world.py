@@ -16,7 +16,7 @@ GPU = GpuSpec(
     name="round", device_name="round", visible_memory_gib=100, memory_bandwidth_bytes_per_s=1e12,
     bf16_flops_per_s=1e14, source="made up",
 )  # fmt: skip
-SOME_NOISE = ModeNoise(gpu_sigma=0.05, launch_outlier_probability=0.02, launch_outlier_factor=2.0)
+SOME_NOISE = ModeNoise(gpu_sigma=0.05, launch_quantiles=(0.9, 1.0, 1.0, 2.0))
 
 
 def step_cost(engine: EngineConfig) -> StepCost:
