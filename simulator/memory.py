@@ -28,8 +28,8 @@ def plan_memory(
 ) -> MemoryPlan:
     """Plan the memory of one rank; the plan says whether vLLM would start, and if not, what to change.
 
-    With ``auto_max_model_len`` (``--max-model-len -1``) the length shrinks to what fits.  *gpus* may be
-    offered as fixes.  *strict* raises DoesNotFitError with vLLM's own refusal instead of returning a plan that does not fit.
+    With ``auto_max_model_len`` (``--max-model-len -1``) the length shrinks to what fits.  *gpus* may be offered as
+    fixes.  *strict* raises DoesNotFitError with vLLM's own refusal instead of returning a plan that does not fit.
     """
     if engine.auto_max_model_len:
         longest = largest_that_starts(engine, model, gpu)
