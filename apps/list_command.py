@@ -59,6 +59,7 @@ def _models() -> _Rows:
             "source": model.source,
         }
         for name, model in ((name, catalogue.model(name)) for name in catalogue.model_names())
+        if model is not None
     ]
 
 

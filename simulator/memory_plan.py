@@ -257,6 +257,8 @@ def _notes(
         notes.append("multimodal: the vision encoder's weights and activations are not counted; trust a start-up log")
     if model.sliding_window:
         notes.append("sliding-window layers are counted as full attention: long requests need less than shown")
+    if model.is_hybrid:
+        notes.append("hybrid: recurrent layers are counted as attention; blocks and KV tokens are rough")
     if sum(term.bytes for term in terms) + max(0, available) > gpu.visible_memory_bytes:
         notes.append("more than the GPU has: expect CUDA out of memory at start-up or while serving")
     sized = engine.num_gpu_blocks_override is None and engine.kv_cache_memory_bytes is None

@@ -27,6 +27,7 @@ from simulator.errors import UnsupportedError
 from simulator.gpu_spec import GIB, GpuSpec
 from simulator.kv_layout import dtype_bytes, kv_heads_per_rank, layers_per_rank
 from simulator.model_spec import BYTES_PER_WEIGHT, ModelSpec
+from simulator.quantization import FORMATS
 from simulator.versions import facts, release
 
 MIB = 1 << 20
@@ -46,13 +47,8 @@ _RUNNER_V2 = (
     ((0, 22, 0), {"LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM"}),
 )
 
-#: Spellings of --quantization by the format of the weights they mean.
-_FORMATS = {
-    "fp8": "fp8", "fbgemm_fp8": "fp8", "modelopt": "fp8", "ptpc_fp8": "fp8", "fp8_per_tensor": "fp8",
-    "awq": "awq", "awq_marlin": "awq", "gptq": "gptq", "gptq_marlin": "gptq", "gptq_marlin_24": "gptq",
-    "bitsandbytes": "int4", "int8": "int8", "experts_int8": "int8", "tpu_int8": "int8",
-    "mxfp4": "mxfp4", "modelopt_fp4": "nvfp4", "nvfp4": "nvfp4",
-}  # fmt: skip
+#: Values of --quantization by the format of the weights; bitsandbytes quantises to 4 bits while loading.
+_FORMATS = {**FORMATS, "bitsandbytes": "int4"}
 
 
 def is_v0(engine: EngineConfig) -> bool:
@@ -83,7 +79,7 @@ def weight_format(engine: EngineConfig, model: ModelSpec) -> str | None:
     if engine.quantization not in _FORMATS:
         raise UnsupportedError(
             f"quantization {engine.quantization!r}: bytes per weight unknown without the checkpoint's config.json; "
-            f"known are {', '.join(_FORMATS)}"
+            f"known are {', '.join(sorted(_FORMATS))}"
         )
     return _FORMATS[engine.quantization]
 
