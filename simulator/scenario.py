@@ -7,6 +7,7 @@ an equal scenario, and the same scenario gives the same result.  Schema: ``docs/
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -56,3 +57,42 @@ class Scenario(BaseModel):
         if isinstance(given, int) and given > SCHEMA_VERSION:
             raise InputError(f"{name}: schema_version {given} is newer than {SCHEMA_VERSION}; update servecast")
         return validated(cls, data, name)
+
+    @classmethod
+    def from_command(
+        cls,
+        text: str,
+        *,
+        workload: Workload,
+        profile: str | None = None,
+        gpu: str | None = None,
+        vllm_version: str | None = None,
+        model_config: str | Path | None = None,
+        over_length: OverLength = "fail",
+        seed: int = 0,
+    ) -> Scenario:
+        """Return the scenario of a server that is started by the command *text* (`simulator.command_line.parse`).
+
+        Without *gpu* it is the profile's; one of the two must be given.  *model_config* is a path, of a ``config.json``
+        for a model the catalogue does not know.  Remarks of the parser and of the resolution become notes.
+        """
+        from simulator import catalogue
+        from simulator.command_line import parse
+        from simulator.hf_config import load_model
+        from simulator.profile import load_profile
+        from simulator.resolve import resolve
+
+        if gpu is None:
+            if profile is None:
+                raise InputError(
+                    "no GPU: give --profile NAME (its GPU is taken), or --gpu NAME for a data-sheet answer"
+                )
+            gpu = load_profile(profile).provenance.gpu
+        args, card = parse(text), catalogue.gpu(gpu)
+        model = load_model(str(model_config) if model_config is not None else args.model)
+        engine, notes = resolve(args, model, card, vllm_version)
+        data = {
+            "engine": engine, "model": model, "gpu": card, "profile": profile, "workload": workload,
+            "over_length": over_length, "seed": seed, "notes": tuple(notes),
+        }  # fmt: skip
+        return validated(cls, data, "scenario")
