@@ -1,0 +1,1 @@
+"""Recorded steps in, profiles out; predicted against measured step times."""

@@ -12,6 +12,7 @@ and step_with_batch_queue of vLLM 0.24, recorded steps.  Not modelled: pipeline 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 #: (end of the turn, end of its step on the GPU, end of its launch) and (schedule, start latency, tail, update).
@@ -26,7 +27,7 @@ class Pipeline:
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
-        self.cpu_free_s = 0.0
+        self.cpu_free_s = -math.inf
         self.gpu_end_s = 0.0
         self._ends: deque[float] = deque()
 
@@ -36,8 +37,11 @@ class Pipeline:
         return len(self._ends)
 
     def gpu_idle(self, now_s: float) -> bool:
-        """Whether the GPU has nothing to do at *now_s*."""
-        return self.gpu_end_s <= now_s
+        """Whether nothing is in flight at *now_s* and the loop has been asleep since its last turn.
+
+        Launches are slower then.  A synchronous engine finds the GPU idle each turn, but has not slept.
+        """
+        return not self._ends and now_s > self.cpu_free_s
 
     def launch(
         self, now_s: float, schedule_s: float, launch_s: float, start_s: float, gpu_s: float, tail_s: float

@@ -35,6 +35,7 @@ class GpuTime(Section):
     bandwidth_efficiency: float = Field(gt=0, le=1.5)  # of the peak bandwidth, reading weights
     roofline_exponent: float = Field(ge=1)
     activation_factor: float = Field(ge=0)  # multiples of the traffic of one read and one write per linear layer
+    step_s: float = Field(default=0.0, ge=0)  # a step of whatever size: sampling, input preparation on the GPU
     per_layer_s: float = Field(ge=0)
     per_request_s: float = Field(ge=0)
     per_kv_tile_s: float = Field(ge=0)  # decode attention: per request, KV head and layer
@@ -70,7 +71,8 @@ class ModeLaunch(Section):
 class Launch(Section):
     """CPU time that blocks the engine loop, by CUDA-graph mode."""
 
-    start_s: float = Field(ge=0)  # launch start to first kernel
+    start_s: float = Field(ge=0)  # from the start of the launch to the first kernel
+    idle_start_s: float = Field(default=0.0, ge=0)  # more when the engine loop had been asleep
     none: ModeLaunch
     piecewise: ModeLaunch
     full: ModeLaunch

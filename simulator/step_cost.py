@@ -5,7 +5,7 @@ GPU time of a step with T tokens padded to T', R requests of which S sample, D d
     g = gpu_scale * (  roof(W, T')                                     linear layers, W weights
                      + roof(lm_head, S)
                      + activation_factor * activation bytes * T' / bandwidth
-                     + layers * per_layer_s + per_request_s * R
+                     + step_s + layers * per_layer_s + per_request_s * R
                      + per_kv_tile_s * layers * kv_heads * D
                      + 4 * heads * head_dim * layers * A / (peak * attention_efficiency)     A = sum n * (ctx + n/2)
                      + wave(D) * KV bytes of the decodes / (bandwidth * kv efficiency)       lower beside prefills
@@ -64,6 +64,7 @@ class StepCost:
         self.profile = profile
         self.front_end: FrontEnd = profile.front_end
         self.gpu_start_s = profile.launch.start_s
+        self._idle_start = profile.launch.start_s + profile.launch.idle_start_s
         self._linear_terms(profile, model, gpu, engine)
         self._attention_terms(profile, model, gpu, engine)
         self._cpu_terms(profile, model)
@@ -85,7 +86,7 @@ class StepCost:
         query, key = model.num_attention_heads * model.head_dim, model.num_key_value_heads * model.head_dim
         values = 4 * model.hidden_size + (2 * query + 2 * key + 3 * model.intermediate_size) / ranks
         self._activation = scale * c.activation_factor * layers * 2.0 * values / bandwidth
-        self._constant = scale * layers * c.per_layer_s
+        self._constant = scale * (c.step_s + layers * c.per_layer_s)
         self._per_request = scale * c.per_request_s
         if ranks > 1:
             transfer = profile.transfer
@@ -198,9 +199,13 @@ class StepCost:
     # CPU --------------------------------------------------------------------------------------------------------------
 
     def launch_s(self, mode: int, num_tokens: int, num_reqs: int, idle: bool) -> float:
-        """CPU time for which launching a step blocks the engine loop."""
+        """CPU time for which launching a step blocks the engine loop; *idle*: the loop had been asleep."""
         base = self._launch_constant[mode] + self._launch_per_request[mode] * num_reqs
         return base * self._launch_idle[mode] if idle else base
+
+    def start_s(self, idle: bool) -> float:
+        """From the start of a launch to its first kernel; longer when the engine loop had been asleep."""
+        return self._idle_start if idle else self.gpu_start_s
 
     def tail_s(self, mode: int) -> float:
         """From the end of the launch to the earliest end of the step on the GPU."""

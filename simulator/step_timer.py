@@ -68,7 +68,7 @@ class StepTimer:
         return (
             cost.schedule_s(num_reqs),
             launch_s,
-            cost.gpu_start_s,
+            cost.start_s(gpu_is_idle),
             gpu_s,
             cost.tail_s(mode),
             cost.update_s(num_reqs),

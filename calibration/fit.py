@@ -1,0 +1,243 @@
+"""From a folder of recordings to a profile, and from a short recording to this host's scales.
+
+A folder holds ``WORKLOAD.steps.jsonl(.gz)``, ``WORKLOAD.requests.json(.gz)`` (optional: without it the front end stays
+the prior's) and ``server.log`` (optional: vLLM version, date, arguments for the provenance).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from calibration.fit_cpu import Launches, fit_cpu, fit_launch
+from calibration.fit_front_end import FrontEndFit
+from calibration.fit_gpu import GpuTimeFit, Recording, kinds, relative_errors, step_ends
+from calibration.priors import starting_profile
+from calibration.recording import Floats, Sent, Steps, read_header, read_requests, read_steps, sha256
+from calibration.stretches import Stretches
+from simulator.cuda_graphs import GraphDispatch, capture_sizes
+from simulator.engine_config import EngineConfig
+from simulator.errors import InputError
+from simulator.gpu_spec import GpuSpec
+from simulator.model_spec import ModelSpec
+from simulator.profile import Host, Hull, Noise, Profile, Provenance, SourceFile
+from simulator.versions import facts
+
+#: Bounds of the step-to-step variation of GPU time.
+LEAST_SIGMA, MOST_SIGMA = 0.002, 0.03
+#: Launches a launch scale needs.
+LEAST_LAUNCHES = 5
+
+Progress = Callable[[str], None]
+
+
+def _quiet(_text: str) -> None:
+    return
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """One workload of a folder of recordings, read."""
+
+    recording: Recording
+    sent: Sent | None
+    files: tuple[SourceFile, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def read(cls, steps_dir: Path, workload: str, model: ModelSpec, gpu: GpuSpec, vllm_version: str) -> Folder:
+        """Read steps, requests and log.  Raises `InputError` naming the file."""
+        steps_path = _find(steps_dir, workload, "steps.jsonl")
+        if steps_path is None:
+            raise InputError(f"{steps_dir}: no {workload}.steps.jsonl or .gz; has {_workloads(steps_dir) or 'none'}")
+        engine = engine_of(read_header(steps_path), model, vllm_version, enforce_eager=_is_eager(steps_dir))
+        steps = read_steps(steps_path, GraphDispatch(engine).dispatch)
+        requests_path = _find(steps_dir, workload, "requests.json")
+        sent = read_requests(requests_path) if requests_path else None
+        paths = [path for path in (steps_path, requests_path, steps_dir / "server.log") if path and path.is_file()]
+        files = tuple(SourceFile(name=path.name, sha256=sha256(path)) for path in paths)
+        return cls(Recording(workload, steps, model, gpu, engine), sent, files, steps.notes)
+
+
+def _find(steps_dir: Path, workload: str, kind: str) -> Path | None:
+    for suffix in (".gz", ""):
+        path = steps_dir / f"{workload}.{kind}{suffix}"
+        if path.is_file():
+            return path
+    return None
+
+
+def _workloads(steps_dir: Path) -> str:
+    if not steps_dir.is_dir():
+        raise InputError(f"{steps_dir}: no such folder")
+    return ", ".join(sorted(path.name.split(".steps.")[0] for path in steps_dir.glob("*.steps.jsonl*")))
+
+
+def _log(steps_dir: Path) -> str:
+    path = steps_dir / "server.log"
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _is_eager(steps_dir: Path) -> bool:
+    return bool(re.search(r"'enforce_eager': True|enforce_eager=True", _log(steps_dir)))
+
+
+def logged_version(steps_dir: Path, default: str = "0.24.0") -> str:
+    """Return the vLLM version the log names."""
+    found = re.search(
+        r"(?:LLM engine \(v|vLLM API server version |version )(\d+\.\d+\.\d+\S*?)\)?[\s,]", _log(steps_dir)
+    )
+    return found.group(1) if found else default
+
+
+def engine_of(header: dict[str, object], model: ModelSpec, vllm_version: str, *, enforce_eager: bool) -> EngineConfig:
+    """Return the settings a recording was made with, as far as step costs depend on them."""
+    tokens, seqs = (int(str(header.get(key) or default)) for key, default in (("max_tok", 8192), ("max_run", 1024)))
+    return EngineConfig(
+        model=model.name, vllm_version=vllm_version, max_model_len=model.max_position_embeddings,
+        max_num_batched_tokens=tokens, max_num_seqs=seqs, enforce_eager=enforce_eager,
+        cudagraph_capture_sizes=capture_sizes(seqs, tokens, facts(vllm_version)),
+    )  # fmt: skip
+
+
+def fit_profile(
+    steps_dir: Path,
+    model: ModelSpec,
+    gpu: GpuSpec,
+    *,
+    name: str,
+    workload: str = "calib",
+    measured: str | None = None,
+    progress: Progress = _quiet,
+) -> Profile:
+    """Return the profile fitted to one workload of *steps_dir*."""
+    vllm_version = logged_version(steps_dir)
+    folder = Folder.read(steps_dir, workload, model, gpu, vllm_version)
+    recording, steps = folder.recording, folder.recording.steps
+    for note in folder.notes:
+        progress(f"note: {note}")
+    provenance = _provenance(steps_dir, folder, measured)
+    progress(f"{workload}: {len(steps):,} steps, {steps.num_tokens.sum():,} tokens; fitting GPU time")
+    fit = GpuTimeFit(starting_profile(name, provenance)).fit([recording])
+    profile, stretches = fit.profile_, recording.stretches()
+    progress("fitting launches and CPU work")
+    launches = Launches.of(steps, stretches, folder.sent, step_ends(recording, stretches, profile))
+    launch, noise = fit_launch(launches, model.num_hidden_layers, profile.launch)
+    front_end = profile.front_end
+    if folder.sent is not None:
+        progress("fitting the front end")
+        front_end = FrontEndFit(front_end).fit(steps, stretches, folder.sent).front_end_
+    quality = {"stretches": float(len(stretches)), "left_out": float(fit.left_out_)}
+    made = profile.model_copy(
+        update={
+            "launch": launch,
+            "cpu": fit_cpu(steps),
+            "front_end": front_end,
+            "noise": with_gpu_sigma(noise, recording, stretches, profile),
+            "covariance": fit.covariance_,
+            "residuals": fit.residuals_[0],
+            "hull": _hull(steps),
+            "provenance": provenance.model_copy(update={"fit": quality}),
+        }
+    )
+    return Profile.model_validate(rounded(made.model_dump()))
+
+
+def rounded(value: object, digits: int = 6) -> object:
+    """Return *value* with all floats rounded to so many significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(item, digits) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item, digits) for item in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def with_gpu_sigma(noise: Noise, recording: Recording, stretches: Stretches, profile: Profile) -> Noise:
+    """Return *noise* with the step-to-step spread of GPU time: single steps against the median of their like."""
+    errors = relative_errors(recording, stretches, profile)
+    single = (stretches.first == stretches.last) & (kinds(stretches, recording.steps) == "decode")
+    padded = recording.steps.padded_tokens[stretches.last]
+    spreads: list[Floats] = []
+    for size in np.unique(padded[single]):
+        like = errors[single & (padded == size)]
+        spreads.append(like - np.median(like))
+    deviation = np.abs(np.concatenate(spreads)) if spreads else np.zeros(1)
+    sigma = float(np.clip(1.4826 * np.median(deviation), LEAST_SIGMA, MOST_SIGMA))
+    update = {mode: getattr(noise, mode).model_copy(update={"gpu_sigma": sigma}) for mode in Noise.model_fields}
+    return noise.model_copy(update=update)
+
+
+def _hull(steps: Steps) -> Hull:
+    tokens, decodes = int(steps.num_tokens.max()), int(steps.decode_reqs.max())
+    return Hull(tokens=tokens, decode_reqs=decodes, context=steps.longest_context)
+
+
+def _provenance(steps_dir: Path, folder: Folder, measured: str | None) -> Provenance:
+    recording, log = folder.recording, _log(steps_dir)
+    arguments = re.search(r"non-default args: (\{.*?\})\s", log + "\n")
+    try:
+        own_version = version("servecast")
+    except PackageNotFoundError:
+        own_version = ""
+    return Provenance(
+        gpu=recording.gpu.name,
+        vllm_version=recording.engine.vllm_version,
+        model=recording.model.name,
+        command=f"vllm serve, non-default args: {arguments.group(1)}" if arguments else "",
+        measured=measured or _logged_date(steps_dir, log),
+        files=folder.files,
+        created=datetime.now(UTC).strftime("%Y-%m-%d"),
+        servecast_version=own_version,
+    )
+
+
+def _logged_date(steps_dir: Path, log: str) -> str:
+    """Return the date of the log's first line; vLLM leaves out the year, which is the file's."""
+    found = re.search(r"\b(\d\d)-(\d\d) \d\d:\d\d:\d\d\b", log)
+    if not found:
+        return ""
+    written = datetime.fromtimestamp((steps_dir / "server.log").stat().st_mtime, UTC)
+    return f"{written.year}-{found.group(1)}-{found.group(2)}"
+
+
+def refresh_host(
+    profile: Profile, steps_dir: Path, model: ModelSpec, gpu: GpuSpec, *, workload: str = "calib"
+) -> Profile:
+    """Return *profile* with the host section re-measured; everything else stays.
+
+    gpu_scale: median ratio of measured to predicted durations of stretches; launch_scale: the same for launches.
+    """
+    folder = Folder.read(steps_dir, workload, model, gpu, logged_version(steps_dir, profile.provenance.vllm_version))
+    recording, steps = folder.recording, folder.recording.steps
+    plain = profile.model_copy(update={"host": Host()})
+    stretches = recording.stretches()
+    busy = kinds(stretches, steps) != "idle"
+    if busy.sum() < LEAST_LAUNCHES:
+        raise InputError(f"{steps_dir}: {workload}: only {int(busy.sum())} stretches; record at least 20 s of bursts")
+    gpu_scale = float(np.median(1.0 / (1.0 + relative_errors(recording, stretches, plain)[busy])))
+    scaled = plain.model_copy(update={"host": Host(gpu_scale=gpu_scale)})
+    launches = Launches.of(steps, stretches, folder.sent, step_ends(recording, stretches, scaled))
+    ratios: Sequence[float] = [
+        seen / expected
+        for mode, section in enumerate((profile.launch.none, profile.launch.piecewise))
+        for idle in (False, True)
+        for expected in [_expected_launch(section, model.num_hidden_layers, idle)]
+        for seen in launches.undisturbed(mode, idle=idle)
+    ]
+    launch_scale = float(np.median(ratios)) if len(ratios) >= LEAST_LAUNCHES else 1.0
+    host = Host(gpu_scale=round(gpu_scale, 4), launch_scale=round(launch_scale, 4))
+    return profile.model_copy(update={"host": host})
+
+
+def _expected_launch(section: object, layers: int, idle: bool) -> float:
+    from simulator.profile import ModeLaunch
+
+    assert isinstance(section, ModeLaunch)
+    base = section.constant_s + section.per_layer_s * layers
+    return base * section.idle_factor if idle else base
