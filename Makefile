@@ -29,7 +29,7 @@ bench: setup
 	@$(BIN)/python -m tests.bench
 
 accuracy: setup
-	@$(BIN)/servecast calibrate accuracy
+	@$(BIN)/servecast accuracy --update README.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,100 @@
+"""``servecast accuracy``: how far off the predictions are, on runs that were measured and not used for fitting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apps.output import FormatOption, OutputOption, Table, emit, say, write_file
+
+if TYPE_CHECKING:
+    from calibration.accuracy import Comparison
+
+PROFILE = "h200-llama-3.1-8b"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command("accuracy")(accuracy_command)
+
+
+def accuracy_command(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Measured runs, shipped or files; default: all shipped.")
+    ] = None,
+    profile: Annotated[str, typer.Option("--profile", help="Name of a shipped profile, or a file.")] = PROFILE,
+    format: FormatOption = None,
+    output: OutputOption = None,
+    update: Annotated[
+        Path | None, typer.Option("--update", help="Write the table between the accuracy marks of this Markdown file.")
+    ] = None,
+) -> None:
+    """Predict measured runs again and print the signed errors.
+
+    Example:
+
+    \b
+      servecast accuracy h200-llama-3.1-8b-chat12 --format json
+    """
+    from calibration.accuracy import COMPARED, compare
+    from simulator.measured import load_measured, names
+
+    done = []
+    for name in runs or names():
+        say(f"predicting {name} ...")
+        done.append(compare(load_measured(name), profile))
+    rows = [
+        {
+            "run": item.run.name,
+            "metric": title,
+            "measured": item.measured[key],
+            "predicted": item.predicted[key],
+            "error_percent": item.error_percent(key),
+        }
+        for item in done
+        for title, key in COMPARED
+    ]
+    about = [f"{item.run.name}: {item.run.workload_text}; {_where(item)}" for item in done]
+    emit(format, table=[_table(done), *about], data={"profile": profile, "metrics": rows}, rows=rows, output=output)
+    if update is not None:
+        _update(update, _markdown(done, about))
+
+
+def _where(item: Comparison) -> str:
+    known: Any = item.run.provenance
+    return f"{known.get('gpu')}, vLLM {known.get('vllm_version')}, {known.get('date')}"
+
+
+def _cells(done: list[Comparison]) -> tuple[list[str], list[list[str]]]:
+    from calibration.accuracy import COMPARED
+
+    columns = ["signed error, %", *(title for title, _key in COMPARED)]
+    return columns, [[item.run.name, *(f"{item.error_percent(key):+.1f}" for _t, key in COMPARED)] for item in done]
+
+
+def _table(done: list[Comparison]) -> Table:
+    columns, cells = _cells(done)
+    return Table(columns=columns, rows=cells, right=range(1, len(columns)))
+
+
+def _markdown(done: list[Comparison], about: list[str]) -> str:
+    columns, cells = _cells(done)
+    lines = ["| " + " | ".join(columns) + " |", "|---|" + "--:|" * (len(columns) - 1)]
+    lines += ["| " + " | ".join(row) + " |" for row in cells]
+    return "\n".join([*lines, "", *(f"* {line}" for line in about)])
+
+
+def _update(path: Path, text: str) -> None:
+    """Replace what stands between the marks ``<!-- accuracy -->`` and ``<!-- /accuracy -->`` of *path*."""
+    from simulator.errors import InputError
+    from simulator.request_list import read_text
+
+    begin, end = "<!-- accuracy -->", "<!-- /accuracy -->"
+    page = read_text(path)
+    before, found, rest = page.partition(begin)
+    _old, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise InputError(f"{path}: has no {begin} ... {end} marks to write between; add them")
+    write_file(path, f"{before}{begin}\n{text}\n{end}{after}")
