@@ -60,7 +60,7 @@ class VersionFacts:
     kv_offload_flag: bool = False
     block_sizes: tuple[int, ...] | None = (8, 16, 32)  # values the parser accepts; None: any, the backend decides
 
-    # CUDA graphs
+    # CUDA graphs, of V1 where there is one
     cudagraph_mode: CudagraphMode = "FULL_DECODE_ONLY"
     capture_rule: CaptureRule = "v0"
     optimization_levels: bool = False  # -O is an optimization level (O2 default), else a compilation level (3 in V1)
@@ -70,17 +70,17 @@ _V1_BLOCKS = (1, 8, 16, 32, 64, 128)
 
 #: (first version, what changes from there on).
 CHANGES: tuple[tuple[tuple[int, int, int], dict[str, Any]], ...] = (
-    ((0, 7, 0), {"v1_available": True, "block_sizes": (8, 16, 32, 64, 128), "partial_prefill_limits": True}),
     (
-        (0, 8, 0),
+        (0, 7, 0),
         {
-            "engine": "V1",
-            "block_sizes": _V1_BLOCKS,
+            "v1_available": True,
+            "block_sizes": (8, 16, 32, 64, 128),
+            "partial_prefill_limits": True,
             "cudagraph_mode": "PIECEWISE",
             "capture_rule": "step8_to_512",
-            "big_device_max_num_seqs": 1024,
         },
     ),
+    ((0, 8, 0), {"engine": "V1", "block_sizes": _V1_BLOCKS, "big_device_max_num_seqs": 1024}),
     ((0, 9, 2), {"v1_priority_policy": True, "excludes_a100": True}),
     ((0, 10, 0), {"async_scheduling_available": True, "capture_rule": "step8_to_2x"}),
     ((0, 11, 0), {"v0_available": False, "cudagraph_mode": "FULL_AND_PIECEWISE"}),

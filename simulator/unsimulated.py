@@ -1,0 +1,42 @@
+"""Features that vLLM has and the simulation does not: it refuses them by these names; memory covers some of them."""
+
+from __future__ import annotations
+
+from simulator.asked import Asked
+
+
+def unsimulated_features(asked: Asked, max_model_len: int) -> tuple[str, ...]:
+    """Return the names of the features in use that are not simulated, in a fixed order."""
+    model = asked.model
+    transfer = asked.get("kv_transfer_config", {})
+    window = model.sliding_window is not None and model.sliding_window < max_model_len
+    partial = asked.get("max_num_partial_prefills", 1) > 1
+    ranks = (asked.get("decode_context_parallel_size", 1), asked.get("prefill_context_parallel_size", 1))
+    features = {
+        "speculative decoding": asked.speculative_method is not None,
+        "LoRA": asked.uses_lora,
+        "prompt adapters": bool(asked.get("enable_prompt_adapter")),
+        "pooling models": asked.is_pooling,
+        "multimodal encoder": model.is_multimodal and not _text_only(asked),
+        "mixture of experts": model.num_experts > 0,
+        "MLA": model.kv_lora_rank > 0,
+        "sliding window": window and not asked.get("disable_sliding_window"),
+        "hybrid layers": model.is_hybrid,
+        "pipeline parallelism": asked.get("pipeline_parallel_size", 1) > 1,
+        "data parallelism": asked.get("data_parallel_size", 1) > 1,
+        "decode context parallelism": ranks[0] > 1,
+        "prefill context parallelism": ranks[1] > 1,
+        "KV offloading": bool(asked.get("kv_offloading_size")) or "Offload" in str(transfer.get("kv_connector")),
+        "KV transfer": bool(transfer) and "Offload" not in str(transfer.get("kv_connector")),
+        "CPU weight offload": asked.get("cpu_offload_gb", 0) > 0,
+        "concurrent partial prefills": partial,
+    }
+    return tuple(name for name, used in features.items() if used)
+
+
+def _text_only(asked: Asked) -> bool:
+    """Is the encoder left out (``--language-model-only``, or no image, video or audio allowed)?"""
+    limits = asked.get("limit_mm_per_prompt", {})
+    return bool(asked.get("language_model_only")) or (
+        bool(limits) and all(str(each) == "0" for each in limits.values())
+    )
