@@ -1,7 +1,8 @@
 """From the engine's outputs to the clients: who got a token in which step, and when the client saw it.
 
-The output path of the front end is a delay (see `simulator.front_end`): later tokens of a step reach their clients
-together, a first token has its own time.  Responses are announced to the clients only if somebody waits for them.
+The output path of the front end is one queue: the message of a step needs a service time per token, more for a first
+token and for a response that ends; its tokens reach their clients a constant after their service.  The numbers come
+from the profile's ``front_end`` section.  Responses are announced only if somebody waits for them.
 """
 
 from __future__ import annotations
@@ -21,41 +22,43 @@ class Delivery:
         self._env = env
         self._records = records
         self._front_end = front_end
-        self._latest_s = 0.0
+        self._free_s = 0.0  # when the API server has worked off what it got
+        #: What a first token costs beyond a later one.
+        self._first_s = max(0.0, front_end.first_token_s - front_end.token_s)
         self.clients: Clients | None = None
 
     def emit(self, step: int, cohort_size: int, yielded: list[Request], ended: list[Request]) -> None:
-        """Deliver the tokens of *step*, whose outputs the engine emitted now; the runs of the cohort go on by themselves."""
-        now_s, records, front_end = self._env.now, self._records, self._front_end
-        deliver_s = now_s + front_end.token_s + front_end.token_per_stream_s * (cohort_size + len(yielded))
-        deliver_s = self._latest_s = max(deliver_s, self._latest_s)  # one connection keeps its order
-        records.step_deliver_s.append(deliver_s)
-        before = step - 1
+        """Deliver the tokens of *step*, emitted by the engine now; the runs of the cohort go on by themselves."""
+        front_end, before = self._front_end, step - 1
+        service_s = front_end.token_per_stream_s * (cohort_size + len(yielded)) + front_end.finish_s * len(ended)
+        first: list[Request] = []
         for request in yielded:
             if request.last_step != before:
-                self._begin_run(request, step, now_s, deliver_s)
+                if request.run_start >= 0:
+                    self._close_run(request)
+                else:
+                    first.append(request)
+                    service_s += self._first_s + front_end.first_token_per_prompt_token_s * request.num_prompt_tokens
+                request.run_start = step
             request.last_step = step
+        now_s, free_s = self._env.now, self._free_s
+        self._free_s = (now_s if now_s > free_s else free_s) + service_s
+        deliver_s = self._free_s + front_end.token_s
+        self._records.step_deliver_s.append(deliver_s)
+        for request in first:
+            self._records.first_token_s[request.row] = deliver_s
         for request in ended:
             self._end(request, deliver_s)
 
     def emit_stretch(self, emit_s: list[float], size: int) -> None:
         """Deliver the tokens of consecutive steps that served the same *size* requests, none of them a first token."""
-        delay_s = self._front_end.token_s + self._front_end.token_per_stream_s * size
-        latest_s = self._latest_s
-        deliver_s = [max(latest_s, at_s + delay_s) for at_s in emit_s]
-        self._latest_s = max(latest_s, deliver_s[-1])
+        service_s, token_s, free_s = self._front_end.token_per_stream_s * size, self._front_end.token_s, self._free_s
+        deliver_s: list[float] = []
+        for at_s in emit_s:
+            free_s = (at_s if at_s > free_s else free_s) + service_s
+            deliver_s.append(free_s + token_s)
+        self._free_s = free_s
         self._records.step_deliver_s.extend(deliver_s)
-
-    def _begin_run(self, request: Request, step: int, now_s: float, deliver_s: float) -> None:
-        records, front_end = self._records, self._front_end
-        if request.run_start >= 0:
-            self._close_run(request)
-        else:
-            first_s = (
-                now_s + front_end.first_token_s + front_end.first_token_per_prompt_token_s * request.num_prompt_tokens
-            )
-            records.first_token_s[request.row] = max(first_s, deliver_s)
-        request.run_start = step
 
     def _close_run(self, request: Request) -> None:
         records = self._records
@@ -72,11 +75,10 @@ class Delivery:
         records, row = self._records, request.row
         self._close_run(request)
         outputs = request.num_tokens - request.num_prompt_tokens
-        last_s = records.first_token_s[row] if outputs == 1 else max(deliver_s, records.first_token_s[row])
-        records.last_token_s[row] = last_s
+        records.last_token_s[row] = deliver_s
         records.output_tokens[row] = outputs
         records.preemptions[row] = request.num_preemptions
         records.status[row] = Status.FINISHED
         if self.clients is not None and self.clients.listens:
-            response = self._env.timeout(max(0.0, last_s - self._env.now))
+            response = self._env.timeout(deliver_s - self._env.now)
             response.callbacks.append(lambda _event: self.clients.done())

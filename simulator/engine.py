@@ -25,6 +25,9 @@ from simulator.plan import Plan
 from simulator.records import Records
 from simulator.request import Request
 
+#: Times closer than this are the same instant (sums of floats do not always meet).
+TICK_S = 1e-12
+
 
 class Policy(Protocol):
     """What the loop needs from a scheduler; V0's policies can stand here as well."""
@@ -103,15 +106,17 @@ class EngineCore:
                 plan = policy.schedule()
                 self._preempted += len(plan.preempted)
                 if plan.num_tokens:
-                    launch_end_s = self._launch(plan)
+                    self._launch(plan)
                     if len(in_flight) < pipeline.depth:
-                        yield env.timeout(launch_end_s - env.now)
+                        while (left_s := pipeline.cpu_free_s - env.now) > TICK_S:
+                            yield env.timeout(left_s)
                         continue
                 elif plan.preempted and not in_flight:
                     continue  # what was thrown out may be admitted by the next plan
             if in_flight:
                 step, plan, update_s = in_flight[0]
-                yield env.timeout(max(0.0, pipeline.result_ready_s() + update_s - env.now))
+                while (left_s := pipeline.result_ready_s() + update_s - env.now) > TICK_S:  # it may move meanwhile
+                    yield env.timeout(left_s)
                 in_flight.popleft()
                 pipeline.pop(env.now)
                 yielded, ended = policy.update(plan)
@@ -131,11 +136,11 @@ class EngineCore:
                 self._in_flight[0] = (self._step - 1, fast_forward.latest_plan(), update_s)
         return end_s
 
-    def _launch(self, plan: Plan) -> float:
-        """Start *plan* on the two time lines; return when the launch ends."""
+    def _launch(self, plan: Plan) -> None:
+        """Start *plan* on the two time lines."""
         now_s, step, pipeline, records = self._env.now, self._step, self._pipeline, self._records
         times = self._timer.times(plan, step, gpu_is_idle=pipeline.gpu_idle(now_s))
-        launch_end_s = pipeline.launch(now_s, *times[:5])
+        pipeline.launch(now_s, *times[:5])
         self._in_flight.append((step, plan, times[5]))
         self._step = step + 1
         records.step_plan_s.append(now_s)
@@ -153,4 +158,3 @@ class EngineCore:
                 records.cached_tokens[request.row] = cached
             else:
                 records.recomputed_tokens[request.row] += request.num_tokens - cached
-        return launch_end_s

@@ -1,9 +1,9 @@
 """The API server: what lies between the client's clock and the engine's.
 
 Requests: HTTP, validation and tokenization share one event loop, modelled as *processor sharing*: n requests in service
-each advance at rate 1/n, a request needs ``demand`` seconds of service, and a constant latency follows (parse, ZMQ).
-Outputs: the message of a step is worked off stream by stream; the client sees later tokens a constant plus a term per
-stream after the engine's time stamp, first tokens a constant plus a term per prompt token.
+each advance at rate 1/n, a request needs ``demand`` seconds of service.  A latency follows (parse, ZMQ), then the
+engine's input thread, which takes one request after the other and slows a launch in progress.
+Outputs: one queue (`simulator.delivery`).
 
 The numbers come from the profile's ``front_end`` section.  Not modelled: several API servers, slow clients.
 """
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 import simpy
+
+from simulator.profile import FrontEnd
 
 
 class ProcessorSharing:
@@ -57,36 +59,39 @@ class ProcessorSharing:
 
 
 class ApiServer:
-    """The request path as SimPy events: `receive` a row, hand it on after its service and the latency."""
+    """The request path as SimPy events: `receive` a row, hand it on when the engine's input thread is done with it."""
 
     def __init__(
         self,
         env: simpy.Environment,
-        latency_s: float,
-        demand_s: Callable[[int], float],
+        times: FrontEnd,
+        prompt_tokens: list[int],
         forward: Callable[[int], None],
-        *,
-        least_demand_s: float = 0.0,
+        disturb: Callable[[float], None],
     ) -> None:
         self._env = env
-        self._latency_s = latency_s
-        #: No request is on its way for less than this.
-        self.least_delay_s = latency_s + least_demand_s
-        self._demand_s = demand_s
+        self._times = times
+        self._prompt_tokens = prompt_tokens
         self._forward = forward
+        self._disturb = disturb
         self._sharing = ProcessorSharing()
         self._generation = 0
-        self._in_service = 0
+        self._on_their_way = 0
+        self._input_free_s = 0.0
+        #: No request is on its way for less than this.
+        self.least_delay_s = times.request_demand_s + times.request_latency_s
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is on its way to the engine."""
-        return self._in_service == 0
+        return self._on_their_way == 0
 
     def receive(self, row: int) -> None:
         """Take in a request that was sent now."""
-        self._in_service += 1
-        self._sharing.add(self._env.now, row, self._demand_s(row))
+        times = self._times
+        self._on_their_way += 1
+        demand_s = times.request_demand_s + times.request_demand_per_token_s * self._prompt_tokens[row]
+        self._sharing.add(self._env.now, row, demand_s)
         self._arm()
 
     def _arm(self) -> None:
@@ -102,10 +107,21 @@ class ApiServer:
         if generation != self._generation:
             return
         row = self._sharing.depart(self._env.now)
-        arrival = self._env.timeout(self._latency_s)
-        arrival.callbacks.append(lambda _event: self._arrive(row))
+        latency_s = self._times.request_latency_s
+        latency_s += self._times.request_latency_per_token_s * self._prompt_tokens[row]
+        sent_on = self._env.timeout(latency_s)
+        sent_on.callbacks.append(lambda _event: self._decode(row))
         self._arm()
 
+    def _decode(self, row: int) -> None:
+        """The input thread takes one request after the other, at the expense of a launch in progress."""
+        now_s, times = self._env.now, self._times
+        work_s = times.input_s + times.input_per_token_s * self._prompt_tokens[row]
+        self._input_free_s = max(self._input_free_s, now_s) + work_s
+        self._disturb(work_s)
+        arrival = self._env.timeout(self._input_free_s - now_s)
+        arrival.callbacks.append(lambda _event: self._arrive(row))
+
     def _arrive(self, row: int) -> None:
-        self._in_service -= 1
+        self._on_their_way -= 1
         self._forward(row)

@@ -23,12 +23,13 @@ FixedTimes = tuple[float, float, float, float]
 class Pipeline:
     """Plans in flight on one engine; all times in seconds on one clock."""
 
-    __slots__ = ("_ends", "cpu_free_s", "depth", "gpu_end_s")
+    __slots__ = ("_ends", "_tail_s", "cpu_free_s", "depth", "gpu_end_s")
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self.cpu_free_s = -math.inf
         self.gpu_end_s = 0.0
+        self._tail_s = 0.0
         self._ends: deque[float] = deque()
 
     @property
@@ -52,8 +53,20 @@ class Pipeline:
         gpu_start_s = max(self.gpu_end_s, launch_start_s + start_s)
         self.gpu_end_s = max(gpu_start_s + gpu_s, launch_end_s + tail_s)
         self.cpu_free_s = launch_end_s
+        self._tail_s = tail_s
         self._ends.append(self.gpu_end_s)
         return launch_end_s
+
+    def prolong_launch(self, seconds: float) -> float:
+        """The launch in progress takes *seconds* longer (an arriving request needs the CPU); return when it ends."""
+        self.cpu_free_s += seconds
+        self.gpu_end_s = self._ends[-1] = max(self._ends[-1], self.cpu_free_s + self._tail_s)
+        return self.cpu_free_s
+
+    def disturb(self, now_s: float, work_s: float) -> None:
+        """Another thread takes *work_s* from the CPU: a launch in progress ends later."""
+        if self._ends and now_s < self.cpu_free_s:
+            self.cpu_free_s += work_s
 
     def result_ready_s(self) -> float:
         """When the host can see the oldest result in flight."""

@@ -93,13 +93,8 @@ class Server:
             fast_forward,
             self._horizon_s,
         )
-        front_end, prompts = cost.front_end, load.table.prompt_tokens.tolist()
         self._api = ApiServer(
-            self.env,
-            front_end.request_latency_s,
-            lambda row: front_end.request_demand_s + front_end.request_demand_per_token_s * prompts[row],
-            self._submit,
-            least_demand_s=front_end.request_demand_s,
+            self.env, cost.front_end, load.table.prompt_tokens.tolist(), self._submit, lambda work_s: pipeline.disturb(self.env.now, work_s)
         )
 
     def run(self, progress: Callable[[float], None] | None = None) -> Records:
