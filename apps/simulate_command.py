@@ -129,7 +129,7 @@ def _write_csv(path: Path, table: pd.DataFrame) -> None:
 def show(result: Result, format: Any, output: Path | None) -> None:
     """Write the summary of *result*; warnings go to stderr unless the format carries them."""
     summary = result.summary()
-    tables = [headline(summary), latency_table(summary), totals_table(summary)]
+    tables: list[Table | str] = [headline(summary), latency_table(summary), totals_table(summary)]
     rows = [{key: value for key, value in summary.items() if not isinstance(value, (dict, list))}]
     emit(format, table=tables, data=summary, rows=rows, output=output)
     carried = format == "json" or (format is None and output is not None and output.suffix.lower() == ".json")

@@ -53,3 +53,27 @@ def test_a_wrong_field_is_named_in_one_line(change, message):
 def test_what_is_not_a_json_object_is_refused(text):
     with pytest.raises(InputError, match=r"^s\.json: "):
         Scenario.from_json(text, "s.json")
+
+
+SERVE = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384"
+
+
+def test_a_command_line_becomes_a_scenario_on_the_profiles_gpu():
+    scenario = Scenario.from_command(SERVE, profile="h200-llama-3.1-8b", workload=RateWorkload(rate=1), seed=4)
+    assert scenario.gpu.name == "H200"
+    assert scenario.model.num_hidden_layers == 32
+    assert (scenario.engine.max_model_len, scenario.engine.max_num_batched_tokens) == (16384, 8192)
+    assert (scenario.profile, scenario.seed) == ("h200-llama-3.1-8b", 4)
+    assert Scenario.from_json(scenario.to_json()) == scenario
+
+
+def test_the_gpu_and_the_version_can_be_named():
+    scenario = Scenario.from_command(SERVE, gpu="A100-80", vllm_version="0.20.0", workload=RateWorkload(rate=1))
+    assert scenario.profile is None
+    assert scenario.engine.vllm_version == "0.20.0"
+    assert scenario.engine.max_num_seqs == 256
+
+
+def test_a_command_line_alone_does_not_say_on_which_gpu():
+    with pytest.raises(InputError, match="no GPU: give --profile NAME"):
+        Scenario.from_command(SERVE, workload=RateWorkload(rate=1))
