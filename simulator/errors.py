@@ -33,7 +33,7 @@ class DoesNotFitError(ServecastError):
 
 
 class EngineDiedError(ServecastError):
-    """vLLM itself would have died while serving: the message is its own, as in ``RuntimeError: Aborted ...``."""
+    """vLLM itself would have died while serving (the message is its own), or would hang for ever."""
 
 
 class ServecastWarning(UserWarning):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.golden.replay import first_mismatch
+from tests.golden import replay, replay_v0
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -19,6 +19,13 @@ def load(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     content: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
     return content
+
+
+def first_mismatch(scenario: dict[str, Any], vllm_version: str) -> str | None:
+    """Replay one scenario on the engine of that version: V0 up to 0.6, V1 from then on."""
+    if tuple(int(part) for part in vllm_version.split(".")[:2]) < (0, 7):
+        return replay_v0.first_mismatch(scenario, vllm_version)
+    return replay.first_mismatch(scenario, vllm_version)
 
 
 def main(paths: list[str]) -> int:

@@ -16,24 +16,9 @@ from simulator.request import Request
 from simulator.rules import SchedulerRules
 from simulator.scheduler import V1Scheduler
 from simulator.versions import facts
+from tests.golden.token_keys import TokenKeys
 
 Event = list[Any]
-
-
-class TokenKeys:
-    """Chained block keys of token lists: equal keys for equal prefixes, as vLLM's block hashes."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, tuple[int, ...]], int] = {}
-
-    def __call__(self, tokens: list[int], block_size: int) -> list[int]:
-        keys: list[int] = []
-        parent = 0
-        for start in range(0, len(tokens) - block_size + 1, block_size):
-            content = (parent, tuple(tokens[start : start + block_size]))
-            parent = self._known.setdefault(content, len(self._known) + 1)
-            keys.append(parent)
-        return keys
 
 
 class Replay:
@@ -77,6 +62,7 @@ class Replay:
                 arrival=entry.get("arrival") or 0.0,
                 eos_at=entry.get("eos_at") or 0,
                 shared_keys=keys(entry["prompt"], config["B"]),
+                tie_break=entry["id"],
             )
             self.names.append(entry["id"])
             self.arrivals.setdefault(entry["after_step"], []).append(request)
@@ -97,9 +83,10 @@ class Replay:
                 self.arrivals = {after: new for after, new in self.arrivals.items() if after > done}
                 self.scheduler.add(due)
                 yield ["arrive", [self.names[request.row] for request in due]]
-            planned = False
+            planned = preempted = False
             if len(in_flight) < depth and self.scheduler.has_requests:
                 plan = self.scheduler.schedule()
+                preempted = bool(plan.preempted)
                 if plan.num_tokens:
                     step += 1
                     planned = True
@@ -108,7 +95,7 @@ class Replay:
             if in_flight and (len(in_flight) == depth or not planned):
                 done, plan = in_flight.pop(0)
                 yield self._update_event(done, plan)
-            elif not in_flight and not planned:
+            elif not in_flight and not planned and not preempted:
                 done = max(done, min(self.arrivals, default=done)) if self.arrivals else done
                 if not self.arrivals:
                     return
@@ -151,9 +138,7 @@ def normalised(event: Event, config: dict[str, Any]) -> Event:
     return event
 
 
-def first_mismatch(
-    scenario: dict[str, Any], vllm_version: str, kind: type[V1Scheduler] = V1Scheduler
-) -> str | None:
+def first_mismatch(scenario: dict[str, Any], vllm_version: str, kind: type[V1Scheduler] = V1Scheduler) -> str | None:
     """Return None if our events equal the recorded ones, else ``event K: expected ..., got ...``."""
     config, expected = scenario["config"], scenario["events"]
     ours = Replay(scenario, vllm_version, kind).events()
