@@ -77,7 +77,7 @@ def _resolved(
     from simulator.resolve import resolve
 
     args, card = parse(command), catalogue.gpu(gpu)
-    model = load_model(model_config or args.model)
+    model = load_model(model_config or args.hf_config_path or args.model)
     engine, notes = resolve(args, model, card, vllm_version)
     return engine, model, card, tuple(notes)
 

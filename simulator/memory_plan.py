@@ -111,7 +111,8 @@ def gib(size: float) -> str:
 def _terms(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec) -> tuple[Term, ...]:
     form = weight_format(engine, model)
     split = f" / {engine.tensor_parallel_size} ranks" if engine.tensor_parallel_size > 1 else ""
-    weights = f"{model.num_parameters / 1e9:.2f} G weights{split}, {form or engine.dtype}; rotary table included"
+    held = form or ("16 bit" if engine.dtype == "auto" else engine.dtype)
+    weights = f"{model.num_parameters / 1e9:.2f} G weights{split}, {held}; rotary table included"
     run = f"profiling run: {engine.max_num_batched_tokens} tokens, {engine.max_num_seqs} sampled rows"
     graphs = f"{num_graphs(engine)} graphs, by layers"
     return (
@@ -259,7 +260,7 @@ def _notes(
         notes.append("sliding-window layers are counted as full attention: long requests need less than shown")
     if model.is_hybrid:
         notes.append("hybrid: recurrent layers are counted as attention; blocks and KV tokens are rough")
-    if sum(term.bytes for term in terms) + max(0, available) > gpu.visible_memory_bytes:
+    if available > 0 and sum(term.bytes for term in terms) + available > gpu.visible_memory_bytes:
         notes.append("more than the GPU has: expect CUDA out of memory at start-up or while serving")
     sized = engine.num_gpu_blocks_override is None and engine.kv_cache_memory_bytes is None
     needed = layout.blocks_of(engine.max_model_len) * layout.bytes_per_block

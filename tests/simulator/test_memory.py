@@ -53,12 +53,17 @@ def test_all_experts_count_and_are_split_over_the_ranks():
     assert weight_bytes(row.engine, row.model) / GIB == pytest.approx(79.74, rel=0.01)
 
 
-def test_graphs_are_inside_the_budget_from_0_20_with_model_runner_v1_only():
+def test_graphs_are_inside_the_budget_from_0_20_but_for_model_runner_v2_of_0_22_to_0_24():
     def budget(model, version):
         return plan_memory(settings(vllm_version=version), model, H200).term("cuda_graphs").inside_budget
 
     assert [budget(QWEN, version) for version in ("0.19.0", "0.20.0", "0.24.0")] == [False, True, True]
-    assert [budget(LLAMA, version) for version in ("0.19.0", "0.20.0", "0.24.0")] == [False, True, False]
+    assert [budget(LLAMA, version) for version in ("0.19.0", "0.20.0", "0.24.0", "0.28.0")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
     assert engine_kind(settings(vllm_version="0.23.0", quantization="fp8"), LLAMA) == "runner_v1"
 
 
