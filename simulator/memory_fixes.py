@@ -47,6 +47,23 @@ def suggest_fixes(
     return tuple(found[:wanted])
 
 
+def _with_more_of_the_card(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec) -> list[Fix]:
+    """Changes that help only together with most of the card."""
+    if engine.gpu_memory_utilization >= _HIGHEST_UTILIZATION or engine.kv_cache_memory_bytes is not None:
+        return []
+    most = engine.model_copy(update={"gpu_memory_utilization": _HIGHEST_UTILIZATION})
+    both = [
+        (
+            f"--gpu-memory-utilization {_HIGHEST_UTILIZATION} {flags}",
+            cost,
+            {**update, "gpu_memory_utilization": _HIGHEST_UTILIZATION},
+        )
+        for flags, cost, update in _changes(most, model, gpu)
+        if "max_model_len" not in update
+    ]
+    return [fix for change in both for fix in _verified(engine, model, gpu, [change])]
+
+
 def _limits_lifted(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec) -> list[Fix]:
     """Without the KV size that the user set, or with one that is large enough."""
     layout, found = kv_layout(model, engine), []

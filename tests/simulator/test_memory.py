@@ -193,6 +193,7 @@ def apply(flags: str, engine, gpu):
         ),
         ({"max_model_len": 131072}, LLAMA_70B, H100, "--tensor-parallel-size 4"),
         ({"max_model_len": 4096, "gpu_memory_utilization": 0.1}, LLAMA, H100, "--gpu-memory-utilization 0.22"),
+        ({"max_model_len": 131072, "gpu_memory_utilization": 0.05}, LLAMA, H100, "--gpu-memory-utilization 0.41"),
         ({"max_model_len": 32768, "gpu_memory_utilization": 0.85}, QWEN, H100, "--gpu-memory-utilization"),
     ],
 )
