@@ -6,6 +6,7 @@ the prior's) and ``server.log`` (optional: vLLM version, date, arguments for the
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ from simulator.versions import facts
 LEAST_SIGMA, MOST_SIGMA = 0.002, 0.03
 #: Launches a launch scale needs.
 LEAST_LAUNCHES = 5
+
+#: Arguments that say nothing about speed.
+_NOT_TOLD = ("model_tag", "model", "host", "port", "served_model_name", "disable_uvicorn_access_log", "api_key")
 
 Progress = Callable[[str], None]
 
@@ -180,7 +184,6 @@ def _hull(steps: Steps) -> Hull:
 
 def _provenance(steps_dir: Path, folder: Folder, measured: str | None) -> Provenance:
     recording, log = folder.recording, _log(steps_dir)
-    arguments = re.search(r"non-default args: (\{.*?\})\s", log + "\n")
     try:
         own_version = version("servecast")
     except PackageNotFoundError:
@@ -189,12 +192,29 @@ def _provenance(steps_dir: Path, folder: Folder, measured: str | None) -> Proven
         gpu=recording.gpu.name,
         vllm_version=recording.engine.vllm_version,
         model=recording.model.name,
-        command=f"vllm serve, non-default args: {arguments.group(1)}" if arguments else "",
+        command=_command(log, recording.model.name),
         measured=measured or _logged_date(steps_dir, log),
         files=folder.files,
         created=datetime.now(UTC).strftime("%Y-%m-%d"),
         servecast_version=own_version,
     )
+
+
+def _command(log: str, model_name: str) -> str:
+    """Return the command that started the server, from the arguments vLLM logs; places and ports left out."""
+    found = re.search(r"non-default args: (\{.*?\})\s*$", log, re.MULTILINE)
+    if not found:
+        return ""
+    try:
+        arguments = ast.literal_eval(found.group(1))
+    except (ValueError, SyntaxError):
+        return ""
+    parts = ["vllm serve", model_name]
+    for name, value in arguments.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name not in _NOT_TOLD:
+            parts.append(flag if value is True else f"{flag} {value}")
+    return " ".join(parts)
 
 
 def _logged_date(steps_dir: Path, log: str) -> str:

@@ -13,6 +13,7 @@ steps in order, in bursts where no two messages were merged.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,6 +30,7 @@ SPREAD = 0.3
 #: What a time is worth: a tenth of a millisecond, and a tenth of itself.
 WORTH_S, WORTH = 1e-4, 0.1
 IN = ("request_latency_s", "request_latency_per_token_s", "request_demand_s", "request_demand_per_token_s")
+Predict = Callable[[FrontEnd], Floats]
 OUT = ("token_s", "token_per_stream_s", "first_token_s", "first_token_per_prompt_token_s", "finish_s")
 
 
@@ -123,7 +125,10 @@ class FrontEndFit:
 
     def fit(self, steps: Steps, stretches: Stretches, sent: Sent) -> FrontEndFit:
         """Learn from one recording and its requests."""
-        came, went = arrivals(steps, stretches, sent), outputs(steps, sent)
+        return self.learn(arrivals(steps, stretches, sent), outputs(steps, sent))
+
+    def learn(self, came: Sequence[Arrival], went: Sequence[Outputs]) -> FrontEndFit:
+        """Learn from bursts that came in and bursts that went out."""
         self.arrivals_, self.outputs_ = len(came), len(went)
         front_end = self._start
         if came:
@@ -140,9 +145,8 @@ class FrontEndFit:
         return self
 
 
-def _refine(start: FrontEnd, names: tuple[str, ...], measured: Floats, predict: object) -> FrontEnd:
+def _refine(start: FrontEnd, names: tuple[str, ...], measured: Floats, predict: Predict) -> FrontEnd:
     """Least squares over the logarithms of *names*, around their values in *start*."""
-    assert callable(predict)
     centre = np.log([getattr(start, name) for name in names])
     worth = np.hypot(WORTH_S, WORTH * np.abs(measured))
 

@@ -92,6 +92,6 @@ def starting_profile(name: str, provenance: Provenance) -> Profile:
         ),
         # vLLM's custom all-reduce in a CUDA graph, 2 to 8 H200s, up to 64 KiB, and large messages
         # (custom_allreduce_perf of aiconfigurator-core 0.12.0, vLLM 0.24.0).
-        transfer=Transfer(allreduce_latency_s=5.0e-6, allreduce_bytes_per_s=120e9),
+        transfer=Transfer(allreduce_latency_s=4.6e-6, allreduce_bytes_per_s=140e9),
         provenance=provenance,
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from calibration.fit_gpu import Recording, summary
 from calibration.recording import Floats
+from simulator.errors import InputError
 from simulator.pipeline import Pipeline
 from simulator.profile import Profile, Residuals
 from simulator.step_cost import StepCost
@@ -35,7 +36,7 @@ class Replay:
         """Return the relative error of the time all runs took together."""
         return float((self.run_errors * self.run_durations_s).sum() / self.run_durations_s.sum())
 
-    def interval_quantiles_ms(self, levels: tuple[float, ...] = (50, 90, 99)) -> list[tuple[float, float]]:
+    def interval_quantiles_ms(self, levels: tuple[int, ...] = (50, 90, 99)) -> list[tuple[float, float]]:
         """Return (predicted, measured) percentiles of the intervals between updates in ms."""
         return [
             (1e3 * float(np.percentile(self.predicted_s, level)), 1e3 * float(np.percentile(self.measured_s, level)))
@@ -61,6 +62,8 @@ def replay(recording: Recording, profile: Profile, *, depth: int = 2, least_step
         durations.append(seen[-1] - begin)
         predicted.append(np.diff(times))
         measured.append(np.diff(seen))
+    if not errors:
+        raise InputError(f"{recording.name}: no run of at least {least_steps} steps to replay")
     return Replay(np.array(errors), np.array(durations), np.concatenate(predicted), np.concatenate(measured))
 
 

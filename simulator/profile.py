@@ -213,7 +213,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
 
         shipped_path = Path(str(shipped.path("profiles", f"{name_or_path}.json")))
         if not shipped_path.is_file():
-            known = ", ".join(sorted(found.stem for found in shipped_path.parent.glob("*.json")))
+            known = ", ".join(sorted(found.stem for found in shipped_path.parent.glob("*-*.json")))
             raise InputError(f"profile {str(name_or_path)!r} is neither a file nor a shipped profile ({known})")
         path = shipped_path
     return parse_profile(_read(path), f"profile {path}")

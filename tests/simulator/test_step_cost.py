@@ -1,0 +1,172 @@
+import math
+import timeit
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator import catalogue
+from simulator.engine_config import EngineConfig
+from simulator.profile import load_profile
+from simulator.step_cost import FULL, NONE, PIECEWISE, StepCost
+
+GPU = catalogue.gpu("H200")
+ENGINE = EngineConfig(model="m", max_model_len=16384, max_num_batched_tokens=8192, max_num_seqs=1024)
+PROFILE = load_profile("h200-llama-3.1-8b")
+NAMES = [
+    "mode", "padded_tokens", "num_tokens", "num_reqs", "sampled", "decode_reqs", "decode_context_sum",
+    "decode_context_max", "prefill_attention", "prefill_tokens",
+]  # fmt: skip
+
+
+def cost(model="meta-llama/Llama-3.1-8B", profile=PROFILE, **engine):
+    spec = catalogue.model(model)
+    assert spec is not None
+    return StepCost(profile, spec, GPU, ENGINE.model_copy(update=engine))
+
+
+def decode(batch, context, padded=None, longest=None):
+    padded = padded or batch
+    return (FULL, padded, batch, batch, batch, batch, batch * context, longest or context, 0.0, 0)
+
+
+def prefill(tokens, mode=NONE):
+    return (mode, tokens, tokens, 1, 1, 0, 0, 0, tokens * tokens / 2, tokens)
+
+
+@st.composite
+def steps(draw):
+    decodes = draw(st.integers(0, 1024))
+    chunks = draw(st.lists(st.tuples(st.integers(1, 8192), st.integers(0, 100_000)), max_size=4))
+    if not decodes and not chunks:
+        decodes = 1
+    contexts = draw(st.integers(0, 100_000))
+    fresh = sum(n for n, _ in chunks)
+    tokens = fresh + decodes
+    padded = tokens + draw(st.integers(0, 15))
+    sampled = draw(st.integers(0, decodes + len(chunks)))
+    attention = sum(n * (c + n / 2) for n, c in chunks)
+    mode = draw(st.sampled_from([NONE, PIECEWISE, FULL]))
+    return (mode, padded, tokens, decodes + len(chunks), sampled, decodes, decodes * contexts,
+            contexts + draw(st.integers(0, 999)) if decodes else 0, attention, fresh)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(steps(), min_size=1, max_size=20), st.sampled_from(["meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-32B"]))
+def test_arrays_equal_scalars(many, model):
+    times = cost(model)
+    columns = {name: np.array(column) for name, column in zip(NAMES, zip(*many, strict=True), strict=True)}
+    scalars = [times.gpu_s(*step) for step in many]
+    assert times.gpu_s_array(**columns) == pytest.approx(scalars, rel=1e-12)
+    assert all(math.isfinite(value) and value > 0 for value in scalars)
+
+
+@given(st.integers(1, 512), st.integers(1, 30_000), st.integers(1, 3000))
+def test_longer_contexts_cost_more(batch, context, more):
+    assert cost().gpu_s(*decode(batch, context + more)) > cost().gpu_s(*decode(batch, context))
+
+
+def test_contexts_enter_linearly_so_that_stretches_can_be_extrapolated():
+    times = cost()
+    at = [times.gpu_s(*decode(100, context)) for context in (1000, 2000, 3000)]
+    assert at[1] - at[0] == pytest.approx(at[2] - at[1], rel=1e-9)
+
+
+def test_the_measured_sizes_of_a_step():
+    """Recorded: 4.8 ms for one decode, 9.9 ms for 256 at context 44, 46 ms for a prompt of 2,048, 200 ms for 8,192."""
+    times = cost()
+    assert times.gpu_s(*decode(1, 44)) == pytest.approx(4.8e-3, rel=0.03)
+    assert times.gpu_s(*decode(256, 44)) == pytest.approx(9.9e-3, rel=0.05)
+    assert times.gpu_s(*prefill(2048)) == pytest.approx(45e-3, rel=0.06)
+    assert times.gpu_s(*prefill(8192)) == pytest.approx(207e-3, rel=0.05)
+
+
+def test_one_profile_serves_other_models():
+    """Recorded on the 32B: 17.6 ms for one decode; the profile is the 8B's."""
+    assert cost("Qwen/Qwen2.5-32B").gpu_s(*decode(1, 44)) == pytest.approx(17.6e-3, rel=0.03)
+
+
+def test_a_waved_batch_costs_more_per_token_than_a_full_one():
+    """17 requests of 8 KV heads are 136 tiles on 132 slots: nearly half of the second wave is empty."""
+    times = cost()
+    full, waved = (
+        (times.gpu_s(*decode(batch, 8000, 24)) - times.gpu_s(*decode(batch, 0, 24))) / batch for batch in (16, 17)
+    )
+    assert waved > full * 1.1
+
+
+def test_imbalance_costs():
+    assert cost().gpu_s(*decode(8, 1000, longest=8000)) > cost().gpu_s(*decode(8, 1000))
+
+
+def test_reading_kv_beside_a_prefill_is_slower():
+    times = cost()
+    mixed = [times.gpu_s(NONE, 1032, 1032, 9, 9, 8, 8 * c, c, 1024 * 512, 1024) for c in (0, 4000)]
+    alone = [times.gpu_s(*decode(8, c)) for c in (0, 4000)]
+    assert mixed[1] - mixed[0] > 1.2 * (alone[1] - alone[0])
+
+
+def test_host_scales_scale():
+    host = PROFILE.host.model_copy(update={"gpu_scale": 1.1, "launch_scale": 1.3})
+    slow, fast = cost(profile=PROFILE.model_copy(update={"host": host})), cost()
+    assert slow.gpu_s(*prefill(1000)) == pytest.approx(1.1 * fast.gpu_s(*prefill(1000)))
+    assert slow.launch_s(NONE, 1000, 1, False) == pytest.approx(1.3 * fast.launch_s(NONE, 1000, 1, False))
+
+
+def test_tensor_parallelism_divides_the_work_and_adds_all_reduces():
+    alone, pair = (cost("Qwen/Qwen2.5-32B", tensor_parallel_size=size).gpu_s(*decode(1, 44)) for size in (1, 2))
+    assert alone / 2 < pair < 0.7 * alone
+
+
+def test_quantised_weights_are_read_faster_but_computed_alike():
+    plain, small = cost(), cost(quantization="fp8")
+    assert small.gpu_s(*decode(1, 44)) < 0.75 * plain.gpu_s(*decode(1, 44))
+    assert small.gpu_s(*prefill(8192)) == pytest.approx(plain.gpu_s(*prefill(8192)), rel=0.01)
+
+
+def test_kv_in_8_bits_is_read_twice_as_fast():
+    plain, small = (
+        [cost(kv_cache_dtype=kind).gpu_s(*decode(16, context)) for context in (0, 8000)] for kind in ("auto", "fp8")
+    )
+    assert small[1] - small[0] == pytest.approx((plain[1] - plain[0]) / 2)
+
+
+def test_launches_without_a_graph_take_longest_and_more_after_sleep():
+    times = cost()
+    none, piecewise, full = (times.launch_s(mode, 100, 10, False) for mode in (NONE, PIECEWISE, FULL))
+    assert none > piecewise > full
+    assert times.launch_s(NONE, 1000, 1, True) > none
+    assert times.start_s(True) > times.start_s(False) == times.gpu_start_s
+
+
+def test_launch_noise_is_the_quantile_function():
+    times = cost()
+    quantiles = PROFILE.noise.none.launch_quantiles
+    assert times.launch_noise(NONE, 0.0) == quantiles[0]
+    assert times.launch_noise(NONE, 0.5) == pytest.approx(quantiles[5])
+    assert times.launch_noise(NONE, 1 - 1e-12) == pytest.approx(quantiles[-1])
+    assert times.launch_noise(FULL, 0.99) == 1.0
+    uniforms = np.random.default_rng(0).random(50)
+    assert times.launch_noise_array(NONE, uniforms).tolist() == pytest.approx(
+        [times.launch_noise(NONE, uniform) for uniform in uniforms.tolist()]
+    )
+
+
+def test_gpu_noise_has_mean_one():
+    normals = np.random.default_rng(0).standard_normal(20_000)
+    factors = cost().gpu_noise_array(FULL, normals)
+    assert factors.mean() == pytest.approx(1.0, abs=0.001)
+    assert factors[0] == pytest.approx(cost().gpu_noise(FULL, float(normals[0])))
+
+
+def test_leaving_the_hull_names_the_dimensions():
+    times = cost()
+    assert times.leaving_hull(8192, 256, 15_000) == ()
+    assert times.leaving_hull(8193, 256, 20_000) == ("tokens", "context")
+
+
+def test_a_scalar_step_is_cheap():
+    times = cost()
+    best = min(timeit.repeat(lambda: times.gpu_s(*decode(64, 700)), number=2000, repeat=5)) / 2000
+    assert best < 10e-6  # about 1 us on an idle machine
