@@ -37,11 +37,12 @@ def suggest_fixes(
     found += _bigger_gpus(engine, model, gpu, gpus)
     if len(found) < wanted:
         found += _shortened(engine, model, gpu, single)
-    if (
-        len(found) < wanted
-        and (longest := largest_that_starts(engine, model, gpu))
-        and "--max-model-len" not in {_kind(fix.flags) for fix in found}
-    ):
+    if len(found) < wanted:
+        found += _with_more_of_the_card(engine, model, gpu)
+    if len(found) < wanted:
+        found += _several_bigger_gpus(engine, model, gpu, gpus)
+    longest = largest_that_starts(engine, model, gpu) if len(found) < wanted else 0
+    if longest and all(_kind(fix.flags) != "--max-model-len" for fix in found):
         plan = plan_once(with_max_model_len(engine, longest), model, gpu, search=False)
         found.append(_fix(f"--max-model-len {longest}", "only very short requests are served", plan))
     return tuple(found[:wanted])
@@ -158,8 +159,32 @@ def _bigger_gpus(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, gpus: Seq
     for other in bigger:
         plan = _planned(engine, model, other)
         if plan is not None and plan.fits:
-            return [_fix(f"--gpu {other.name}", f"a GPU of {other.visible_memory_gib:.0f} GiB", plan)]
+            return [_fix(f"--gpu {_quoted(other.name)}", f"a GPU of {other.visible_memory_gib:.0f} GiB", plan)]
     return []
+
+
+def _several_bigger_gpus(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, gpus: Sequence[GpuSpec]) -> list[Fix]:
+    """The fewest of the bigger GPUs that are enough together, also with 8-bit and 4-bit weights."""
+    bigger = sorted((other for other in gpus if other.visible_memory_gib > gpu.visible_memory_gib), key=_memory)
+    found: list[Fix] = []
+    formats = [("", engine)]
+    if weight_format(engine, model) is None:
+        formats += [
+            (f" --quantization {name}", engine.model_copy(update={"quantization": name})) for name in ("fp8", "awq")
+        ]
+    for flag, base in formats:
+        for ranks, cost, update in _more_ranks(base, model):
+            plans = [(other, _planned(base.model_copy(update=update), model, other)) for other in bigger]
+            enough = [(other, plan) for other, plan in plans if plan is not None and plan.fits]
+            if enough:
+                other, plan = enough[0]
+                found.append(_fix(f"--gpu {_quoted(other.name)} {ranks}{flag}", f"{cost}, bigger ones", plan))
+                break
+    return found
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if " " in name else name
 
 
 def _memory(gpu: GpuSpec) -> float:

@@ -208,6 +208,16 @@ def test_three_fixes_are_offered_and_every_one_starts(changes, model, gpu, first
         assert (again.kv_tokens, again.max_model_len) == (fix.kv_tokens, fix.max_model_len)
 
 
+def test_a_model_far_too_large_is_offered_several_bigger_gpus():
+    huge = LLAMA_70B.model_copy(update={"num_hidden_layers": 460})
+    plan = plan_memory(settings(max_model_len=131072), huge, RTX_4090, gpus=(H100, H200))
+    assert [fix.flags for fix in plan.fixes] == [
+        "--gpu H200 --tensor-parallel-size 8",
+        "--gpu H200 --tensor-parallel-size 8 --quantization fp8",
+        "--gpu H200 --tensor-parallel-size 4 --quantization awq",
+    ]
+
+
 def apply_in_order(flags, engine, model, gpu):
     engine, gpu = apply(flags, engine, gpu)
     return engine, model, gpu
