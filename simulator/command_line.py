@@ -67,11 +67,11 @@ class ServeArgs(BaseModel):
 
 def parse(text: str) -> ServeArgs:
     """Return what *text* says, in any of the forms above.  Raises `ConfigError`, one line."""
-    if not isinstance(text, str) or not text.strip():
-        raise ConfigError("no command given; paste the line that starts the server, e.g. `vllm serve MODEL`")
     if len(text) > _LONGEST:
         raise ConfigError(f"the text has {len(text)} characters; paste only the line that starts the server")
     text = clean(text)
+    if not text.strip():
+        raise ConfigError("no command given; paste the line that starts the server, e.g. `vllm serve MODEL`")
     written = python_arguments(text)
     if written is not None:
         return _from_python(written, text)
@@ -92,7 +92,7 @@ def _launch(text: str) -> Launch | None:
     env: dict[str, str] = {}
     launch = find_launch(text, env)
     if launch is None and is_flag(text.split()[0]):
-        launch = find_launch("vllm serve " + " ".join(text.split("\n")), env)
+        launch = find_launch("vllm serve " + text.lstrip(), env)
     return launch
 
 

@@ -69,36 +69,36 @@ def find_in_words(words: Sequence[str], env: dict[str, str], depth: int = 0) -> 
     """Return the server that one command starts, or None."""
     for at, word in enumerate(words):
         name = word.rsplit("/", 1)[-1].removesuffix(".exe")
-        rest = list(words[at + 1 :])
-        if name in ("docker", "podman", "nerdctl") and "run" in rest[:3]:
-            return _docker(rest[rest.index("run") + 1 :], env, depth)
+        if name in ("docker", "podman", "nerdctl") and "run" in words[at + 1 : at + 4]:
+            return _docker(list(words[words.index("run", at) + 1 :]), env, depth)
         if name in _SHELLS and depth < _DEEPEST:
-            script = _script(rest)
+            script = _script(words[at + 1 : at + 10])
             if script is not None:
                 return find_launch(script, env, depth + 1)
         pair = assignment(word)
         if pair is not None and not word.startswith("-"):
             env[pair[0]] = pair[1]
-        found = _server(word, name, rest)
+        found = _server(words, at, name)
         if found is not None:
             return found
     return None
 
 
-def _server(word: str, name: str, rest: list[str]) -> Launch | None:
-    """Return the server that starts at *word*, if one does."""
-    module = word.removeprefix("-m")
+def _server(words: Sequence[str], at: int, name: str) -> Launch | None:
+    """Return the server that starts at word *at* (called *name* without its folder), if one does."""
+    module = words[at].removeprefix("-m")
     if module in _MODULES or name == "api_server.py":
-        return Launch(rest, is_vllm_serve=False)
+        return Launch(list(words[at + 1 :]), is_vllm_serve=False)
     if name == "vllm" or module in _MAIN_MODULES:
-        if rest[:1] == ["serve"]:
-            return Launch(rest[1:])
-        if rest and rest[0] in _NOT_SERVERS:
-            raise ConfigError(f"`vllm {rest[0]}` starts no server; give the `vllm serve MODEL ...` line")
+        following = words[at + 1] if at + 1 < len(words) else ""
+        if following == "serve":
+            return Launch(list(words[at + 2 :]))
+        if following in _NOT_SERVERS:
+            raise ConfigError(f"`vllm {following}` starts no server; give the `vllm serve MODEL ...` line")
     return None
 
 
-def _script(rest: list[str]) -> str | None:
+def _script(rest: Sequence[str]) -> str | None:
     """Return the text after ``-c`` (or ``-lc``, ``-ec``...)."""
     for at, word in enumerate(rest):
         if re.fullmatch(r"-[a-z]*c", word):

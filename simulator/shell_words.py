@@ -18,7 +18,7 @@ _TYPOGRAPHY = str.maketrans(
      "\ufeff": "", "\x00": ""}
 )  # fmt: skip
 _PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.@:~/-]*[$%>]|#(?=[ \t]*(?:sudo|vllm|docker|python)))[ \t]+")
-_CONTINUED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*-{1,2}[A-Za-z]")
+_CONTINUED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,40}[ \t]*-{1,2}[A-Za-z]")
 _LINE_END = re.compile(r"[\\^`][ \t]*(?:\n|\Z)")
 _PLACEHOLDER = re.compile(r"<[^<>\s|&;]+>")
 _REDIRECTION = re.compile(r"&?>>?(?:&\d?)?\|?|<<?<?-?")
