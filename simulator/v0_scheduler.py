@@ -84,15 +84,17 @@ class V0Scheduler(V0Queues):
         """
         if self.steps_left:
             return self._continue()
-        plan = self.plan_once(now_s)
-        while not plan.requests and (plan.preempted or plan.ignored or self._pending):
+        plan: Plan | None = None
+        while True:
+            latest = self.plan_once(now_s)
+            self._watch(latest)
+            moved = latest.preempted or latest.ignored or self._pending
+            plan = latest if plan is None else _joined(plan, latest)
+            if plan.requests:
+                return plan
             self._learn_of_ends()
-            if not self.has_requests:
-                break
-            plan = _joined(plan, self.plan_once(now_s))
-            self._watch(plan)
-        self._watch(plan)
-        return plan
+            if not moved or not self.has_requests:
+                return plan
 
     def _watch(self, plan: Plan) -> None:
         """Notice when requests go round in circles, like a prompt that fills the pool and is not done in one chunk."""
@@ -100,9 +102,8 @@ class V0Scheduler(V0Queues):
             self._fruitless = 0
         elif plan.preempted:
             self._fruitless += 1
-            if self._fruitless > FRUITLESS_PER_REQUEST * (
-                2 + len(self.running) + len(self.waiting) + len(self.swapped)
-            ):
+            present = len(self.running) + len(self.waiting) + len(self.swapped)
+            if self._fruitless > FRUITLESS_PER_REQUEST * (2 + present):
                 raise EngineDiedError(LIVELOCK)
 
     @property
