@@ -88,7 +88,13 @@ def check_command(
     workload: Workload = "calib",
     format: FormatOption = None,
 ) -> None:
-    """Predict recorded steps with a profile, also of a run or a model it was not fitted on."""
+    r"""Predict recorded steps with a profile, also of a run or a model it was not fitted on.
+
+    Example:
+
+    \b
+      servecast calibrate check runs/qwen2.5-32b --model Qwen/Qwen2.5-32B --profile h200-llama-3.1-8b
+    """
     from calibration.check import check
     from simulator import catalogue
     from simulator.hf_config import load_model
@@ -120,7 +126,13 @@ def refresh_command(
     workload: Workload = "calib",
     format: FormatOption = None,
 ) -> None:
-    """Re-measure only what differs between hosts: the GPU scale and the launch scale; 20 s of bursts are enough."""
+    r"""Re-measure only what differs between hosts: the GPU scale and the launch scale; 20 s of bursts are enough.
+
+    Example:
+
+    \b
+      servecast calibrate refresh runs/today --profile h200-llama-3.1-8b -o this-host.json
+    """
     from calibration.fit import refresh_host
     from simulator import catalogue
     from simulator.hf_config import load_model
@@ -139,7 +151,13 @@ def refresh_command(
 
 
 def plan_command(format: FormatOption = None) -> None:
-    """Show which bursts to record: a minute for a profile, 20 seconds to refresh one."""
+    r"""Show which bursts to record: a minute for a profile, 20 seconds to refresh one.
+
+    Example:
+
+    \b
+      servecast calibrate plan --format csv
+    """
     from calibration.design import FULL_DESIGN
 
     rows = [

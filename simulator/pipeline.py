@@ -15,6 +15,9 @@ from __future__ import annotations
 import math
 from collections import deque
 
+#: A loop that goes on after less than this has not slept: times of one moment may differ by rounding.
+MOMENT_S = 1e-6
+
 #: (end of the turn, end of its step on the GPU, end of its launch) and (schedule, start latency, tail, update).
 Turn = tuple[float, float, float]
 FixedTimes = tuple[float, float, float, float]
@@ -42,7 +45,7 @@ class Pipeline:
 
         Launches are slower then.  A synchronous engine finds the GPU idle each turn, but has not slept.
         """
-        return not self._ends and now_s > self.cpu_free_s
+        return not self._ends and now_s > self.cpu_free_s + MOMENT_S
 
     def launch(
         self, now_s: float, schedule_s: float, launch_s: float, start_s: float, gpu_s: float, tail_s: float
