@@ -152,7 +152,7 @@ def _read_values(reading: Reading, values: Mapping[str, Any]) -> None:
                 reading.given[name] = converted
         elif name in ANSWERS:
             reading.note(answer(name))
-        elif name in NOT_MODELLED and value:
+        elif name in NOT_MODELLED and (value is True or value not in (None, False, 0, 1)):
             reading.note(f"{name} is not modelled (ignored)")
         elif name not in SKIPPED:
             reading.note(unknown(name))

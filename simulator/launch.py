@@ -81,6 +81,9 @@ def find_in_words(words: Sequence[str], env: dict[str, str], depth: int = 0) -> 
         found = _server(words, at, name)
         if found is not None:
             return found
+    for word in words if depth < _DEEPEST else ():
+        if " " in word and ("vllm serve" in word or _MODULES[0] in word):  # a whole line as one word, as with ssh
+            return find_launch(word, env, depth + 1)
     return None
 
 
@@ -136,9 +139,6 @@ def _docker(words: list[str], env: dict[str, str], depth: int) -> Launch | None:
 def container_launch(words: list[str], image: str | None, env: dict[str, str], depth: int = 0) -> Launch | None:
     """Return what a container with these words runs: a server among them, or the image's with them as arguments."""
     found = find_in_words(words, env, depth)
-    for word in words if found is None and depth < _DEEPEST else ():
-        if " " in word and ("vllm serve" in word or _MODULES[0] in word):  # a whole line as one argument
-            found = found or find_launch(word, env, depth + 1)
     if found is None and words[:1] == ["serve"]:
         found = Launch(words[1:])
     if found is None and words and words[0].rsplit("/", 1)[-1] not in (*_SHELLS, "python", "python3", "vllm"):

@@ -51,6 +51,7 @@ FORMS = {
     "default of a variable": "vllm serve org/m --max-num-seqs ${N:-5}",
     "sh -c": "sh -c 'vllm serve org/m --max-num-seqs 5'",
     "bash -lc": 'bash -lc "source x && exec vllm serve org/m --max-num-seqs 5"',
+    "ssh": "ssh host 'cd x; vllm serve org/m --max-num-seqs 5'",
     "bare flags": "--model org/m --max-num-seqs 5",
     "bare flags over lines": "--model org/m \\\n  --max-num-seqs 5",
     "docker": "docker run --gpus all -v ~/.cache:/root/.cache -e HF_TOKEN=x -p 8000:8000 --ipc=host -it --rm "
