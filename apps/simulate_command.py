@@ -25,6 +25,11 @@ ModelConfig = Annotated[
 ]
 OverLength = Annotated[str, typer.Option("--over-length", help="Requests above max_model_len: fail or drop.")]
 PerRequest = Annotated[Path | None, typer.Option("--per-request", help="Also write one row per request to this CSV.")]
+Intervals = Annotated[bool, typer.Option("--intervals", help="Also show the 90 % interval of each metric.")]
+Replications = Annotated[
+    int | None, typer.Option("--replications", help="Simulations an interval is made of; implies --intervals. [20]")
+]
+Workers = Annotated[int, typer.Option("--workers", help="Processes that share the replications.")]
 Timeline = Annotated[Path | None, typer.Option("--timeline", help="Also write one row per second to this CSV.")]
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2E latency"}
@@ -58,6 +63,9 @@ def simulate_command(
     output: OutputOption = None,
     per_request: PerRequest = None,
     timeline: Timeline = None,
+    intervals: Intervals = False,
+    replications: Replications = None,
+    workers: Workers = 1,
     scenario: Annotated[
         Path | None, typer.Option("--scenario", help="A saved scenario, instead of all the above.")
     ] = None,
@@ -83,7 +91,8 @@ def simulate_command(
     }  # fmt: skip
     server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
     question = _question(command, scenario, server, source, {"over_length": over_length, "seed": seed})
-    result = simulate(question)
+    wanted = replications if replications is not None else 20 if intervals else 0
+    result = _with_intervals(question, wanted, workers) if wanted else simulate(question)
     if save_scenario is not None:
         write_file(save_scenario, question.to_json() + "\n")
     if per_request is not None:
@@ -91,6 +100,12 @@ def simulate_command(
     if timeline is not None:
         _write_csv(timeline, result.timeline)
     show(result, format, output)
+
+
+def _with_intervals(question: Scenario, replications: int, workers: int) -> Result:
+    from calibration.intervals import predict_with_intervals
+
+    return predict_with_intervals(question, replications=replications, workers=workers)
 
 
 def _question(
@@ -130,6 +145,8 @@ def show(result: Result, format: Any, output: Path | None) -> None:
     """Write the summary of *result*; warnings go to stderr unless the format carries them."""
     summary = result.summary()
     tables: list[Table | str] = [headline(summary), latency_table(summary), totals_table(summary)]
+    if summary["intervals"]:
+        tables.append(interval_table(summary))
     rows = [{key: value for key, value in summary.items() if not isinstance(value, (dict, list))}]
     emit(format, table=tables, data=summary, rows=rows, output=output)
     carried = format == "json" or (format is None and output is not None and output.suffix.lower() == ".json")
@@ -177,6 +194,19 @@ def totals_table(summary: dict[str, Any]) -> Table:
         ["KV blocks", f"{summary['memory']['num_gpu_blocks']:,}", f"of {summary['memory']['block_size']} tokens"],
     ]
     return Table(columns=["result", "value", "unit"], rows=lines, right=[1])
+
+
+def interval_table(summary: dict[str, Any]) -> Table:
+    """Return the intervals of latencies and throughput beside the prediction."""
+    found = summary["intervals"]
+    wanted = {
+        f"{statistic}_{name}_ms": f"{title} {statistic} (ms)"
+        for name, title in LATENCIES.items()
+        for statistic in STATISTICS
+    } | {"request_throughput": "requests/s", "output_throughput": "output tokens/s"}
+    rows = [[title, number(summary[key]), *map(number, found[key])] for key, title in wanted.items() if key in found]
+    title = f"{100 * found['level']:.0f} % intervals of {found['replications']} replications"
+    return Table(columns=["metric", "predicted", "low", "high"], rows=rows, title=title, right=[1, 2, 3])
 
 
 def _percent(share: float | None) -> float | None:

@@ -49,6 +49,7 @@ class MeasuredRun:
     table: requests with their recorded send times; zeros in a closed loop.
     concurrency: clients of a closed loop; None for an open loop.
     sent_s: recorded send times, closed loop included.
+    planned_s: when they should have been sent; 0 in a closed loop, where a client sends when it was answered.
     seen: latencies, lengths and duration; ``seen.itl_s`` is pooled over all messages.
     provenance: where the numbers come from, in words.
     """
@@ -60,6 +61,7 @@ class MeasuredRun:
     concurrency: int | None
     sent_s: Floats
     seen: metrics.Latencies
+    planned_s: Floats
 
     def summary(self) -> dict[str, Any]:
         """Return the aggregates by the same definitions as a simulation's (`simulator.metrics`)."""
@@ -139,4 +141,5 @@ def _run(data: Mapping[str, Any], name: str) -> MeasuredRun:
         concurrency=concurrency,
         sent_s=sent[order],
         seen=seen,
+        planned_s=np.array(columns["arrival_s"], dtype=np.float64)[order],
     )

@@ -68,6 +68,8 @@ class Result:
     memory: KV cache as simulated: at least ``num_gpu_blocks`` and ``block_size``.
     warnings: one line each, each once.
     dropped: requests left out because they exceed max_model_len.
+    intervals: by metric, [low, high], with "level" and "contains"; None if they were not asked for
+        (`calibration.intervals`).
     """
 
     scenario: Scenario
@@ -77,6 +79,7 @@ class Result:
     memory: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     dropped: int = 0
+    intervals: Mapping[str, Any] | None = None
 
     @cached_property
     def latencies(self) -> metrics.Latencies:
@@ -97,7 +100,7 @@ class Result:
             "dropped": self.dropped,
             **metrics.engine_totals(self.records),
             "memory": memory,
-            "intervals": None,
+            "intervals": self.intervals,
             "units": UNITS,
             "provenance": self.provenance.model_dump(),
             "warnings": list(dict.fromkeys(self.warnings)),

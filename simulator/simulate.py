@@ -24,9 +24,12 @@ from simulator.traces import apply_over_length
 from simulator.workload import traffic
 
 
-def simulate(scenario: Scenario, *, scheduler: type[V1Scheduler] = CohortScheduler) -> Result:
+def simulate(
+    scenario: Scenario, *, scheduler: type[V1Scheduler] = CohortScheduler, timed_by: Profile | None = None
+) -> Result:
     """Return what the server of *scenario* does under its workload.
 
+    *timed_by* stands in for the profile the scenario names, e.g. one of its draws (`calibration.intervals`).
     *scheduler* `V1Scheduler` goes step by step and gives the same result more slowly.  Raises `UnsupportedError` for
     features the simulation does not cover, `DoesNotFitError` if vLLM would not start, `InputError` for a workload that
     cannot be read.
@@ -40,7 +43,7 @@ def simulate(scenario: Scenario, *, scheduler: type[V1Scheduler] = CohortSchedul
     memory = plan_memory(engine, scenario.model, scenario.gpu)
     if not memory.fits:
         raise DoesNotFitError(f"{scenario.model.name} does not fit on {scenario.gpu.name}: {memory.refusal}")
-    profile = load_profile(scenario.profile) if scenario.profile is not None else default_profile(scenario.gpu)
+    profile = timed_by or profile_of(scenario)
     sent = traffic(scenario.workload, scenario.seed)
     table, dropped = apply_over_length(sent.table, engine.max_model_len, scenario.over_length)
     cost = StepCost(profile, scenario.model, scenario.gpu, engine)
@@ -74,6 +77,11 @@ def simulate(scenario: Scenario, *, scheduler: type[V1Scheduler] = CohortSchedul
         warnings=tuple(warnings),
         dropped=dropped,
     )
+
+
+def profile_of(scenario: Scenario) -> Profile:
+    """Return the profile that *scenario* names, or the data sheet's if it names none."""
+    return load_profile(scenario.profile) if scenario.profile is not None else default_profile(scenario.gpu)
 
 
 def _memory(plan: MemoryPlan) -> dict[str, int | float]:
