@@ -175,9 +175,11 @@ def _finished(
     )
 
 
-def _checked_model(model: str | None) -> str | None:
-    if model is None or model.strip():
+def _checked_model(model: Any) -> str | None:
+    if model is None or (isinstance(model, str) and model.strip()):
         return model
+    if not isinstance(model, str):
+        raise ConfigError(f"model must be a name or a path, got {str(model)[:40]}; write it in quotes")
     raise ConfigError("the model's name is empty; write it after `vllm serve`")
 
 
