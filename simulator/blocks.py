@@ -117,7 +117,10 @@ class BlockPool:
         while count and head:
             blocks.append(head.pop())
             count -= 1
-        if count:
+        if count == 1 and self._fresh < self.num_blocks:
+            blocks.append(self._fresh)
+            self._fresh += 1
+        elif count:
             fresh = min(count, self.num_blocks - self._fresh)
             if fresh:
                 blocks.extend(range(self._fresh, self._fresh + fresh))

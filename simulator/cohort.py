@@ -12,12 +12,15 @@ Equality with the plain scheduler, plan by plan, is tested on random scenarios a
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from operator import attrgetter
 
 from simulator.blocks import BlockPool
 from simulator.plan import Plan
 from simulator.request import Request
 from simulator.rules import SchedulerRules
 from simulator.scheduler import V1Scheduler
+
+_by_order = attrgetter("order")
 
 
 class CohortScheduler(V1Scheduler):
@@ -101,49 +104,48 @@ class CohortScheduler(V1Scheduler):
         request.next_block_step = step
         self._block_calendar.setdefault(step, []).append(request)
 
-    def _due(self) -> list[Request]:
-        """Members with a block event in this step, in order of admission."""
-        step = self._step
-        due = self._block_calendar.get(step, ())
-        members = [r for r in due if r.next_block_step == step and r.cohort_step >= 0]
-        if len(members) > 1:
-            members.sort(key=lambda request: request.order)
-        return members
-
     def _can_step(self) -> bool:
         """Whether there are blocks for every member that needs one now."""
         due = self._block_calendar.get(self._step)
-        return due is None or len(due) <= self.blocks.num_free or self._needed() <= self.blocks.num_free
+        return due is None or len(due) <= self.blocks.num_free or self._needed(due) <= self.blocks.num_free
 
-    def _needed(self) -> int:
-        return sum(1 for request in self._due() if self._computed(request) + 1 > request.capacity)
+    def _needed(self, due: list[Request]) -> int:
+        step = self._step
+        return sum(1 for r in due if self._is_due(r) and r.cohort_computed + step - r.cohort_step >= r.capacity)
 
-    def _computed(self, request: Request) -> int:
-        return request.cohort_computed + self._step - request.cohort_step
+    def _is_due(self, request: Request) -> bool:
+        """Whether an entry of the calendar for this step still holds."""
+        return request.next_block_step == self._step and request.cohort_step >= 0
 
     def _step_cohort(self, plan: Plan, size: int) -> None:
         """Give every member its token: blocks for those who need one, nothing to do for the others."""
         plan.cohort_size = size
-        if self._step in self._block_calendar:
-            for request in self._due():
-                self._block_event(request)
-            del self._block_calendar[self._step]
+        due = self._block_calendar.pop(self._step, None)
+        if due is not None:
+            self._block_events(due)
 
-    def _block_event(self, request: Request) -> None:
-        blocks = self.blocks
-        computed = self._computed(request)
-        end = computed + 1
-        if end > request.capacity:
-            blocks.grow(request, 1)
-        if blocks.caching:
-            known = computed if self.rules.async_scheduling else end
-            if known // blocks.block_size > request.num_hashed_blocks:
-                blocks.register(request, known)
-            if end == request.capacity and not self.rules.async_scheduling:
-                request.next_block_step = self._step + 1
-                self._block_calendar.setdefault(self._step + 1, []).append(request)
-                return
-        self._note_block(request, self._step + 1 + request.capacity - end)
+    def _block_events(self, due: list[Request]) -> None:
+        """Give members that are *due* their next block, in order of admission, and register what has become full."""
+        blocks, step = self.blocks, self._step
+        overlapped, caching = self.rules.async_scheduling, blocks.caching
+        if len(due) > 1:
+            due.sort(key=_by_order)
+        for request in due:
+            if request.next_block_step != step or request.cohort_step < 0:
+                continue
+            computed = request.cohort_computed + step - request.cohort_step
+            if computed >= request.capacity:
+                blocks.grow(request, 1)
+            if caching:
+                blocks.register(request, computed if overlapped else computed + 1)
+            # Sync with caching: the step that fills a block registers it, the next one needs another block.
+            filled = caching and not overlapped and computed + 1 == request.capacity
+            later = step + (1 if filled else request.capacity - computed - (caching and not overlapped))
+            request.next_block_step = later
+            if later in self._block_calendar:
+                self._block_calendar[later].append(request)
+            else:
+                self._block_calendar[later] = [request]
 
     def _account_cohort(self, plan: Plan) -> None:
         """Add the members to the sums of *plan* and say good-bye to those whose last token this is."""
@@ -211,12 +213,11 @@ class CohortScheduler(V1Scheduler):
         calendar, blocks = self._block_calendar, self.blocks
         free: list[int] = []
         for _ in range(count):
-            if self._step in calendar:
+            due = calendar.get(self._step)
+            if due is not None:
                 if not self._can_step():
                     break
-                for request in self._due():
-                    self._block_event(request)
-                del calendar[self._step]
+                self._block_events(calendar.pop(self._step))
             free.append(blocks.num_free)
             self._step += 1
         self._context_sum += self._settled * len(free)

@@ -10,46 +10,53 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.step_cost import StepCost
+
 BLOCK = 4096
+MODES = (0, 1, 2)
 
 Floats = NDArray[np.float64]
 
 
 class StepNoise:
-    """Independent draws per step and stream: standard normals and uniforms."""
+    """Factors on the GPU time and on the launch of each step, by CUDA-graph mode."""
 
-    __slots__ = ("_arrays", "_block", "_normals", "_seed", "_stream", "_uniforms")
-
-    def __init__(self, seed: int, stream: int) -> None:
+    def __init__(self, seed: int, stream: int, cost: StepCost) -> None:
         self._seed = seed
         self._stream = stream
+        self._cost = cost
         self._block = -1
-        self._arrays = (np.zeros(0), np.zeros(0))
-        self._normals: list[float] = []
-        self._uniforms: list[float] = []
+        self._arrays: list[tuple[Floats, Floats]] = []  # (GPU, launch) of each mode
+        self._lists: list[tuple[list[float], list[float]]] = []
 
     def _load(self, block: int) -> None:
         generator = np.random.Generator(np.random.Philox(key=[self._seed, self._stream], counter=[0, 0, 0, block]))
-        self._arrays = generator.standard_normal(BLOCK), generator.random(BLOCK)
-        self._normals, self._uniforms = (array.tolist() for array in self._arrays)
+        normals, uniforms = generator.standard_normal(BLOCK), generator.random(BLOCK)
+        cost = self._cost
+        self._arrays = [
+            (cost.gpu_noise_array(mode, normals), cost.launch_noise_array(mode, uniforms)) for mode in MODES
+        ]
+        self._lists = [(gpu.tolist(), launch.tolist()) for gpu, launch in self._arrays]
         self._block = block
 
-    def draw(self, step: int) -> tuple[float, float]:
-        """Return (standard normal, uniform in [0, 1)) of *step*."""
+    def factors(self, mode: int, step: int) -> tuple[float, float]:
+        """Return the factors on (GPU time, launch) of *step*."""
         block, index = divmod(step, BLOCK)
         if block != self._block:
             self._load(block)
-        return self._normals[index], self._uniforms[index]
+        gpu, launch = self._lists[mode]
+        return gpu[index], launch[index]
 
-    def draws(self, first: int, count: int) -> tuple[Floats, Floats]:
-        """Return the normals and the uniforms of the steps ``first .. first + count - 1``, as `draw` would."""
+    def stretch(self, mode: int, first: int, count: int) -> tuple[Floats, Floats]:
+        """Return the factors of the steps ``first .. first + count - 1``, as `factors` would."""
         pieces: list[tuple[Floats, Floats]] = []
         step, end = first, first + count
         while step < end:
-            self.draw(step)
+            self.factors(mode, step)
             index = step % BLOCK
             stop = min(BLOCK, index + end - step)
-            pieces.append((self._arrays[0][index:stop], self._arrays[1][index:stop]))
+            gpu, launch = self._arrays[mode]
+            pieces.append((gpu[index:stop], launch[index:stop]))
             step += stop - index
         if len(pieces) == 1:
             return pieces[0]

@@ -76,7 +76,7 @@ class Server:
             unhashed_to_head=facts(engine.vllm_version).unhashed_blocks_to_head,
         )
         self.scheduler = scheduler(SchedulerRules.of(engine), blocks)
-        noise = None if seed is None else StepNoise(seed, stream=1)
+        noise = None if seed is None else StepNoise(seed, 1, cost)
         self.timer = StepTimer(GraphDispatch(engine), cost, self.records, noise)
         self._delivery = Delivery(self.env, self.records, cost.front_end)
         pipeline = Pipeline(2 if engine.async_scheduling else 1)

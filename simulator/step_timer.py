@@ -58,9 +58,9 @@ class StepTimer:
         )
         launch_s = cost.launch_s(mode, tokens, num_reqs, gpu_is_idle)
         if self._noise is not None:
-            normal, uniform = self._noise.draw(step)
-            gpu_s *= cost.gpu_noise(mode, normal)
-            launch_s *= cost.launch_noise(mode, uniform)
+            gpu_factor, launch_factor = self._noise.factors(mode, step)
+            gpu_s *= gpu_factor
+            launch_s *= launch_factor
         records.step_mode.append(mode)
         records.step_padded_tokens.append(padded)
         records.step_gpu_s.append(gpu_s)
@@ -101,8 +101,8 @@ class StepTimer:
         gpu_s = first_s + (second_s - first_s) * np.arange(count)
         launch_s = np.full(count, cost.launch_s(mode, size, size, False))
         if self._noise is not None:
-            normals, uniforms = self._noise.draws(first_step, count)
-            gpu_s *= cost.gpu_noise_array(mode, normals)
-            launch_s *= cost.launch_noise_array(mode, uniforms)
+            gpu_factors, launch_factors = self._noise.stretch(mode, first_step, count)
+            gpu_s *= gpu_factors
+            launch_s *= launch_factors
         fixed_s = (cost.schedule_s(size), cost.gpu_start_s, cost.tail_s(mode), cost.update_s(size))
         return Stretch(mode, padded, gpu_s.tolist(), launch_s.tolist(), fixed_s)
