@@ -60,16 +60,15 @@ class Pipeline:
         self._ends.append(self.gpu_end_s)
         return launch_end_s
 
+    def is_launching(self, now_s: float) -> bool:
+        """Whether the CPU is in the launch of the newest plan at *now_s*."""
+        return bool(self._ends) and now_s < self.cpu_free_s
+
     def prolong_launch(self, seconds: float) -> float:
         """The launch in progress takes *seconds* longer (an arriving request needs the CPU); return when it ends."""
         self.cpu_free_s += seconds
         self.gpu_end_s = self._ends[-1] = max(self._ends[-1], self.cpu_free_s + self._tail_s)
         return self.cpu_free_s
-
-    def disturb(self, now_s: float, work_s: float) -> None:
-        """Another thread takes *work_s* from the CPU: a launch in progress ends later."""
-        if self._ends and now_s < self.cpu_free_s:
-            self.cpu_free_s += work_s
 
     def result_ready_s(self) -> float:
         """When the host can see the oldest result in flight."""

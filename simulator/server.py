@@ -79,7 +79,7 @@ class Server:
         noise = None if seed is None else StepNoise(seed, 1, cost)
         self.timer = StepTimer(GraphDispatch(engine), cost, self.records, noise)
         self._delivery = Delivery(self.env, self.records, cost.front_end)
-        pipeline = Pipeline(2 if engine.async_scheduling else 1)
+        self._pipeline = pipeline = Pipeline(2 if engine.async_scheduling else 1)
         fast_forward = None
         if isinstance(self.scheduler, CohortScheduler):
             fast_forward = FastForward(self.scheduler, self.timer, pipeline, self.records, self._delivery)
@@ -94,7 +94,7 @@ class Server:
             self._horizon_s,
         )
         self._api = ApiServer(
-            self.env, cost.front_end, load.table.prompt_tokens.tolist(), self._submit, lambda work_s: pipeline.disturb(self.env.now, work_s)
+            self.env, cost.front_end, load.table.prompt_tokens.tolist(), self._submit, self._disturb
         )
 
     def run(self, progress: Callable[[float], None] | None = None) -> Records:
@@ -108,6 +108,11 @@ class Server:
         ends = np.asarray(records.last_token_s)
         records.end_s = float(np.nanmax(ends)) if np.isfinite(ends).any() else self.env.now
         return records
+
+    def _disturb(self, work_s: float) -> None:
+        """The input thread needs the CPU: a launch in progress takes longer."""
+        if self._pipeline.is_launching(self.env.now):
+            self._pipeline.prolong_launch(work_s)
 
     def _horizon_s(self) -> float:
         """Return a time before which no request can reach the engine."""

@@ -12,6 +12,7 @@ import numpy as np
 from simulator.cohort import CohortScheduler
 from simulator.errors import DoesNotFitError, UnsupportedError
 from simulator.memory import MemoryPlan, plan_memory
+from simulator.memory_plan import with_max_model_len
 from simulator.profile import Profile, load_profile
 from simulator.records import Records, Status
 from simulator.result import Provenance, Result
@@ -43,6 +44,8 @@ def simulate(
     memory = plan_memory(engine, scenario.model, scenario.gpu)
     if not memory.fits:
         raise DoesNotFitError(f"{scenario.model.name} does not fit on {scenario.gpu.name}: {memory.refusal}")
+    if engine.auto_max_model_len:
+        engine = with_max_model_len(engine, memory.max_model_len)
     profile = timed_by or profile_of(scenario)
     sent = traffic(scenario.workload, scenario.seed)
     table, dropped = apply_over_length(sent.table, engine.max_model_len, scenario.over_length)
@@ -58,6 +61,7 @@ def simulate(
         *sent.notes,
         *([rests_on] if rests_on else []),
         *_first_answers(scenario),
+        *_simplified(scenario),
         *([_outside(profile, outside)] if outside else []),
         *_unanswered(records),
     ]
@@ -105,6 +109,13 @@ def _first_answers(scenario: Scenario) -> list[str]:
     if quantization:
         found.append(f"quantization {quantization}: step times are a first answer (bytes per weight), not calibrated")
     return found
+
+
+def _simplified(scenario: Scenario) -> list[str]:
+    interval = scenario.engine.stream_interval
+    if interval == 1:
+        return []
+    return [f"stream_interval {interval}: ITL is given per token, as if every token had a message of its own"]
 
 
 def _outside(profile: Profile, names: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from simulator.request import Request
 
 
 class WaitingQueue:
-    """FCFS: a deque.  PRIORITY: a heap by (priority, arrival, request id); putting to the front is the same as putting."""
+    """FCFS: a deque.  PRIORITY: a heap by (priority, arrival, request id), without a front to put anybody to."""
 
     __slots__ = ("_deque", "_heap")
 
