@@ -69,5 +69,8 @@ class PrefillFirstScheduler(V0Scheduler):
         plan.forced = len(victims)
         if self.rules.swaps:
             plan.swapped_out = 0  # the copies are forgotten
-        # A stable sort of what vLLM holds here: the head, the victims (the latest first), the others.
-        self.waiting = deque(sorted([head, *reversed(victims), *self.waiting], key=_importance))
+        # vLLM sorts the head, the victims (latest first) and the others, every time; its sort is stable.
+        self.waiting.extendleft([*victims, head])
+        if victims or not self._waiting_is_sorted:
+            self.waiting = deque(sorted(self.waiting, key=_importance))
+            self._waiting_is_sorted = True

@@ -46,6 +46,7 @@ class V0Queues:
         self.running: list[Request] = []
         self.waiting: deque[Request] = deque()
         self.swapped: deque[Request] = deque()
+        self._waiting_is_sorted = True  # by importance; only the priority policy sorts
         #: Blocks on the CPU of requests that vLLM gave up without freeing them.
         self.lost_cpu_blocks = 0
         self._pending: dict[int, Request] = {}  # row -> ended, but still in the queues
@@ -140,6 +141,7 @@ class V0Queues:
             self.swapped.extend(victims)
         else:
             self.waiting.extendleft(victims)
+            self._waiting_is_sorted &= not victims
 
     def _swap_in(self, plan: Plan, budget: Budget) -> tuple[list[Request], list[Request]]:
         """Bring back swapped requests in order, as long as everything fits; return decodes and prompts.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.engine_config import EngineConfig
 from simulator.errors import ConfigError
 
 NO_SWAP_SPACE = (
@@ -31,6 +32,23 @@ class V0Rules:
     num_scheduler_steps: int = 1
     #: Default on with CUDA graphs; a request that has ended is scheduled once more before the engine knows.
     async_output_processing: bool = False
+
+    @classmethod
+    def of(cls, engine: EngineConfig) -> V0Rules:
+        """Return the rules of a resolved configuration."""
+        is_async = not (engine.disable_async_output_proc or engine.enforce_eager or engine.pipeline_parallel_size > 1)
+        return cls(
+            max_num_seqs=engine.max_num_seqs,
+            max_num_batched_tokens=engine.max_num_batched_tokens,
+            max_model_len=engine.max_model_len,
+            enable_chunked_prefill=engine.enable_chunked_prefill,
+            preemption_mode=engine.preemption_mode,
+            priority_policy=engine.scheduling_policy == "priority",
+            scheduler_delay_factor=engine.scheduler_delay_factor,
+            num_lookahead_slots=engine.num_lookahead_slots,
+            num_scheduler_steps=engine.num_scheduler_steps,
+            async_output_processing=is_async,
+        )
 
     def __post_init__(self) -> None:
         if self.num_scheduler_steps < 1:

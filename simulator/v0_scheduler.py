@@ -70,6 +70,7 @@ class V0Scheduler(V0Queues):
 
     def add(self, requests: Iterable[Request]) -> None:
         """Queue new requests.  V0 ends a request when it is *longer* than max_model_len."""
+        self._waiting_is_sorted = False
         for request in requests:
             request.end_tokens = min(request.end_tokens, self.rules.max_model_len + 1)
             self.waiting.append(request)
@@ -86,14 +87,15 @@ class V0Scheduler(V0Queues):
             return self._continue()
         plan: Plan | None = None
         while True:
+            frees = bool(self._pending)  # with nobody to serve the engine learns of ends at once
             latest = self.plan_once(now_s)
             self._watch(latest)
-            moved = latest.preempted or latest.ignored or self._pending
+            is_done = not (frees or latest.preempted or latest.ignored)
             plan = latest if plan is None else _joined(plan, latest)
             if plan.requests:
                 return plan
             self._learn_of_ends()
-            if not moved or not self.has_requests:
+            if is_done or not self.has_requests:
                 return plan
 
     def _watch(self, plan: Plan) -> None:

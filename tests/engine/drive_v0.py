@@ -117,20 +117,15 @@ class Drive:
         for index, entry in enumerate(scenario["requests"]):
             self._make_group(index, entry)
 
-    def _make_engine(self) -> None:
+    def _make_configs(self) -> tuple[Any, Any]:
         from vllm.config import CacheConfig, SchedulerConfig
-        from vllm.core.scheduler import Scheduler
-        from vllm.engine import llm_engine
-        from vllm.engine.output_processor.multi_step import MultiStepOutputProcessor
-        from vllm.engine.output_processor.single_step import SingleStepOutputProcessor
-        from vllm.engine.output_processor.stop_checker import StopChecker
 
         config = self.config
-        steps, mml = config.get("steps", 1), config["mml"]
+        steps = config.get("steps", 1)
         scheduler_config = SchedulerConfig(
             max_num_batched_tokens=config["mbt"],
             max_num_seqs=config["seqs"],
-            max_model_len=mml,
+            max_model_len=config["mml"],
             num_lookahead_slots=max(config.get("lookahead", 0), steps - 1),
             delay_factor=config.get("delay", 0.0),
             enable_chunked_prefill=config.get("chunked", False),
@@ -141,19 +136,22 @@ class Drive:
         cache_config = CacheConfig(config["B"], 0.9, 0, "auto", enable_prefix_caching=config.get("pc", False))
         cache_config.num_gpu_blocks = config["blocks"]
         cache_config.num_cpu_blocks = config.get("cpu_blocks", 1000)
+        return scheduler_config, cache_config
 
+    def _make_engine(self) -> None:
+        from vllm.core.scheduler import Scheduler
+        from vllm.engine import llm_engine
+
+        scheduler_config, cache_config = self._make_configs()
         engine = self.engine = object.__new__(llm_engine.LLMEngine)
         context = self.context = llm_engine.SchedulerContext(multi_step_stream_outputs=True)
         callback = functools.partial(engine._process_model_outputs, ctx=context)
-        is_async = bool(config.get("is_async", False))
+        is_async = bool(self.config.get("is_async", False))
         self.scheduler = Scheduler(scheduler_config, cache_config, None, 1, callback if is_async else None)
         plan = self.scheduler.schedule
         self.scheduler.schedule = lambda: self._record_plan(plan())  # type: ignore[method-assign]
-        tokenizer = types.SimpleNamespace(eos_token_id=2)
-        checker = StopChecker(mml if config.get("ends_at_mml") else 1 << 60, lambda seq: tokenizer)
-        llm_engine.RequestOutputFactory = types.SimpleNamespace(  # type: ignore[attr-defined,misc]
-            create=lambda *args, **more: None
-        )
+        nothing = types.SimpleNamespace(create=lambda *args, **more: None)
+        llm_engine.RequestOutputFactory = nothing  # type: ignore[attr-defined,misc]
         engine.__dict__.update(
             scheduler=[self.scheduler],
             scheduler_contexts=[context],
@@ -169,12 +167,22 @@ class Drive:
             model_executor=MagicMock(execute_model=self._execute),
             do_log_stats=lambda *args: None,
             do_tracing=lambda *args: None,
-            output_processor=MultiStepOutputProcessor(
+            output_processor=self._make_output_processor(scheduler_config),
+        )
+
+    def _make_output_processor(self, scheduler_config: Any) -> Any:
+        from vllm.engine.output_processor.multi_step import MultiStepOutputProcessor
+        from vllm.engine.output_processor.single_step import SingleStepOutputProcessor
+        from vllm.engine.output_processor.stop_checker import StopChecker
+
+        tokenizer = types.SimpleNamespace(eos_token_id=2)
+        longest = self.config["mml"] if self.config.get("ends_at_mml") else 1 << 60
+        checker = StopChecker(longest, lambda seq: tokenizer)
+        if scheduler_config.num_scheduler_steps > 1:
+            return MultiStepOutputProcessor(
                 MagicMock(), [self.scheduler], itertools.count(), lambda seq: tokenizer, checker
             )
-            if steps > 1
-            else SingleStepOutputProcessor(scheduler_config, None, [self.scheduler], itertools.count(), checker),
-        )
+        return SingleStepOutputProcessor(scheduler_config, None, [self.scheduler], itertools.count(), checker)
 
     def _make_group(self, index: int, entry: dict[str, Any]) -> None:
         from vllm.sampling_params import SamplingParams

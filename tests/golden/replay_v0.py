@@ -16,8 +16,7 @@ from simulator.errors import EngineDiedError
 from simulator.plan import Plan
 from simulator.request import Request, Status
 from simulator.v0_blocks import V0Blocks
-from simulator.v0_chunked import ChunkedScheduler
-from simulator.v0_prefill_first import PrefillFirstScheduler
+from simulator.v0_policies import v0_scheduler
 from simulator.v0_rules import V0Rules
 from simulator.v0_scheduler import V0Scheduler
 from tests.golden.token_keys import TokenKeys
@@ -35,12 +34,11 @@ def output_token(row: int, number: int) -> int:
 
 def make_scheduler(config: dict[str, Any]) -> V0Scheduler:
     """Return the scheduler that a scenario's configuration describes."""
-    chunked = config.get("chunked", False)
     rules = V0Rules(
         max_num_seqs=config["seqs"],
         max_num_batched_tokens=config["mbt"],
         max_model_len=config["mml"],
-        enable_chunked_prefill=chunked,
+        enable_chunked_prefill=config.get("chunked", False),
         preemption_mode=config.get("mode"),
         priority_policy=config.get("policy", "fcfs") == "priority",
         scheduler_delay_factor=config.get("delay", 0.0),
@@ -49,7 +47,7 @@ def make_scheduler(config: dict[str, Any]) -> V0Scheduler:
         async_output_processing=bool(config.get("is_async", False)),
     )
     blocks = V0Blocks(config["blocks"], config.get("cpu_blocks", 1000), config["B"], caching=config.get("pc", False))
-    return (ChunkedScheduler if chunked else PrefillFirstScheduler)(rules, blocks)
+    return v0_scheduler(rules, blocks)
 
 
 class Replay:

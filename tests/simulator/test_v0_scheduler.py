@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.engine_config import EngineConfig
 from simulator.errors import ConfigError, EngineDiedError
 from simulator.request import Status
+from simulator.v0_rules import V0Rules
 from tests.simulator.worlds_v0 import V0World
 
 # -- the default policy -----------------------------------------------------------------------------------------------
@@ -419,6 +421,29 @@ def test_async_output_a_victim_that_has_ended_is_freed_and_not_thrown_out():
     plan, grants = world.plan()
     assert (grants, plan.preempted) == ({"a": 1}, [])
     assert world.free[0] == 1
+
+
+def test_async_output_a_call_that_only_finds_an_end_is_followed_by_another():
+    world = V0World(gpu=1, async_output_processing=True)
+    world.add(a=(1, 1), b=(1, 1))
+    assert world.step() == {"a": 1}
+    assert world.step() == {"b": 1}
+
+
+def test_the_rules_of_a_configuration():
+    engine = EngineConfig(
+        model="m",
+        max_model_len=100,
+        max_num_batched_tokens=200,
+        max_num_seqs=8,
+        enable_chunked_prefill=False,
+        preemption_mode="swap",
+        num_scheduler_steps=8,
+    )
+    rules = V0Rules.of(engine)
+    assert (rules.swaps, rules.lookahead, rules.prompt_limit) == (True, 7, 100)
+    assert rules.async_output_processing
+    assert not V0Rules.of(engine.model_copy(update={"enforce_eager": True})).async_output_processing
 
 
 # -- prefix caching ---------------------------------------------------------------------------------------------------

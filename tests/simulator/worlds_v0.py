@@ -7,8 +7,7 @@ from typing import Any
 from simulator.plan import Plan
 from simulator.request import Request
 from simulator.v0_blocks import V0Blocks
-from simulator.v0_chunked import ChunkedScheduler
-from simulator.v0_prefill_first import PrefillFirstScheduler
+from simulator.v0_policies import v0_scheduler
 from simulator.v0_rules import V0Rules
 
 
@@ -27,8 +26,7 @@ class V0World:
     ) -> None:
         limits = {"max_num_seqs": 16, "max_num_batched_tokens": 256, "max_model_len": 200} | rules
         self.blocks = V0Blocks(gpu, cpu, block_size, caching=caching)
-        kind = ChunkedScheduler if chunked else PrefillFirstScheduler
-        self.scheduler = kind(V0Rules(enable_chunked_prefill=chunked, **limits), self.blocks)
+        self.scheduler = v0_scheduler(V0Rules(enable_chunked_prefill=chunked, **limits), self.blocks)
         self.requests: dict[str, Request] = {}
 
     def add(self, **lengths: tuple[int, int]) -> None:
