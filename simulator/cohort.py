@@ -188,16 +188,22 @@ class CohortScheduler(V1Scheduler):
 
     # -- stretches of steps in which nothing else happens ---------------------------------------------------------
 
-    def quiet_steps(self) -> int:
+    def quiet_steps(self, *, ends_matter: bool) -> int:
         """Return how many of the next plans give one token to each member and nothing else; 0 if not sure.
 
         They end with the step in which somebody gets the last token (sync: before it, for that request is gone after
-        its update).  Blocks are not looked at; `advance` does that.
+        its update).  Blocks are not looked at; `advance` does that.  *ends_matter*: a response that ends with the plan
+        in flight may lead to the next request.
         """
-        size, waiting = self._settled, len(self.waiting)
-        if not size or self._leaving or size != len(self.running) or size > self.rules.max_num_batched_tokens:
+        budget = self.rules.max_num_batched_tokens
+        self._promote(budget)
+        running, waiting = len(self.running), len(self.waiting)
+        size = running - self._leaving
+        if not size or self._settled != running or size > budget:
             return 0
-        if (waiting and size < self.rules.max_num_seqs) or self._latest.requests:
+        if self._leaving and (waiting or ends_matter):
+            return 0
+        if waiting and size < self.rules.max_num_seqs:
             return 0
         calendar, heap = self._leave_calendar, self._leave_steps
         while heap and heap[0] not in calendar:
@@ -206,7 +212,7 @@ class CohortScheduler(V1Scheduler):
 
     def stretch_sums(self) -> tuple[int, int, int]:
         """Return (members, sum and maximum of their contexts) of the next plan, if `quiet_steps` is not 0."""
-        return self._settled, self._context_sum, self._longest_context()
+        return self._settled - self._leaving, self._context_sum, self._longest_context()
 
     def advance(self, count: int) -> list[int]:
         """Make the next *count* plans, fewer at a shortage of blocks; return the free blocks after each of them."""
@@ -220,7 +226,7 @@ class CohortScheduler(V1Scheduler):
                 self._block_events(calendar.pop(self._step))
             free.append(blocks.num_free)
             self._step += 1
-        self._context_sum += self._settled * len(free)
+        self._context_sum += (self._settled - self._leaving) * len(free)
         return free
 
     def latest_quiet_plan(self) -> Plan:

@@ -27,8 +27,13 @@ class Delivery:
         self._first_s = max(0.0, front_end.first_token_s - front_end.token_s)
         self.clients: Clients | None = None
 
-    def emit(self, step: int, cohort_size: int, yielded: list[Request], ended: list[Request]) -> None:
-        """Deliver the tokens of *step*, emitted by the engine now; the runs of the cohort go on by themselves."""
+    @property
+    def somebody_listens(self) -> bool:
+        """Whether a response may lead to the next request."""
+        return self.clients is not None and self.clients.listens
+
+    def emit(self, step: int, cohort_size: int, yielded: list[Request], ended: list[Request], now_s: float) -> None:
+        """Deliver the tokens of *step*, emitted at *now_s*; the runs of the cohort go on by themselves."""
         front_end, before = self._front_end, step - 1
         service_s = front_end.token_per_stream_s * (cohort_size + len(yielded)) + front_end.finish_s * len(ended)
         first: list[Request] = []
@@ -41,7 +46,7 @@ class Delivery:
                     service_s += self._first_s + front_end.first_token_per_prompt_token_s * request.num_prompt_tokens
                 request.run_start = step
             request.last_step = step
-        now_s, free_s = self._env.now, self._free_s
+        free_s = self._free_s
         self._free_s = (now_s if now_s > free_s else free_s) + service_s
         deliver_s = self._free_s + front_end.token_s
         self._records.step_deliver_s.append(deliver_s)

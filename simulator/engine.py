@@ -64,7 +64,7 @@ class EngineCore:
         timer: StepTimer,
         pipeline: Pipeline,
         records: Records,
-        emit: Callable[[int, int, list[Request], list[Request]], None],
+        emit: Callable[[int, int, list[Request], list[Request], float], None],
         fast_forward: FastForward | None = None,
         horizon_s: Callable[[], float] | None = None,
     ) -> None:
@@ -97,10 +97,15 @@ class EngineCore:
             if self._inbox:
                 policy.add(self._inbox)
                 self._inbox = []
-            if self._fast_forward is not None and len(in_flight) == pipeline.depth - 1:
-                end_s = self._skip_ahead(self._fast_forward)
-                if end_s > env.now:
-                    yield env.timeout(end_s - env.now)
+            if self._fast_forward is not None and len(in_flight) == pipeline.depth - 1 and not self._preempted:
+                stretched = self._fast_forward.run(
+                    env.now, self._horizon_s(), self._step, in_flight[0] if in_flight else None
+                )
+                if stretched is not None:
+                    self._step += stretched.steps
+                    if stretched.in_flight is not None:
+                        in_flight[0] = stretched.in_flight
+                    yield env.timeout(stretched.end_s - env.now)
                     continue
             if len(in_flight) < pipeline.depth and policy.has_requests:
                 plan = policy.schedule()
@@ -121,20 +126,10 @@ class EngineCore:
                 pipeline.pop(env.now)
                 yielded, ended = policy.update(plan)
                 self._records.step_emit_s.append(env.now)
-                self._emit(step, plan.cohort_size, yielded, ended)
+                self._emit(step, plan.cohort_size, yielded, ended, env.now)
             else:
                 self._sleeping = env.event()
                 yield self._sleeping
-
-    def _skip_ahead(self, fast_forward: FastForward) -> float:
-        """Let a stretch of quiet steps pass; return when it ends, now if there is none."""
-        steps, end_s = fast_forward.run(self._env.now, self._horizon_s(), self._step)
-        if steps:
-            self._step += steps
-            if self._in_flight:  # the last plan of the stretch is in flight in place of the one before it
-                update_s = self._in_flight[0][2]
-                self._in_flight[0] = (self._step - 1, fast_forward.latest_plan(), update_s)
-        return end_s
 
     def _launch(self, plan: Plan) -> None:
         """Start *plan* on the two time lines."""

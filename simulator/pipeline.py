@@ -80,15 +80,23 @@ class Pipeline:
         self.cpu_free_s = now_s
 
     def run_ahead(
-        self, now_s: float, gpu_s: list[float], launch_s: list[float], fixed_s: FixedTimes, until_s: float
+        self,
+        now_s: float,
+        gpu_s: list[float],
+        launch_s: list[float],
+        fixed_s: FixedTimes,
+        until_s: float,
+        first_update_s: float,
     ) -> list[Turn]:
         """Return how a stretch of steps would go, as long as their turns end before *until_s*; `commit` makes it so.
 
         The loop stands just before planning, at *now_s*, with ``depth - 1`` plans in flight.  A turn is (its end: when
         the result it waited for has been taken in, end of its step on the GPU, end of its launch); with depth 2 it
-        waits for the step before its own.  *fixed_s* holds (schedule, start latency, tail, update).
+        waits for the step before its own.  *fixed_s* holds (schedule, start latency, tail, update); the first turn's
+        update takes *first_update_s*.
         """
-        schedule_s, start_s, tail_s, update_s = fixed_s
+        schedule_s, start_s, tail_s, later_update_s = fixed_s
+        update_s = first_update_s
         gpu_end_s, overlapped = self.gpu_end_s, self.depth > 1
         awaited_s = self._ends[0] if overlapped else 0.0
         turns: list[Turn] = []
@@ -105,6 +113,7 @@ class Pipeline:
             if now_s >= until_s:
                 break
             turns.append((now_s, end_s, launch_end_s))
+            update_s = later_update_s
             gpu_end_s = awaited_s = end_s
         return turns
 

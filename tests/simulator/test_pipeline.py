@@ -61,7 +61,7 @@ def test_running_ahead_is_the_loop_step_by_step(depth):
     if depth == 2:
         for line in (plain, ahead):
             now_s = line.launch(0.0, schedule_s, 1.0, start_s, 2.0, tail_s)
-    turns = ahead.run_ahead(now_s, gpu_s, launch_s, (schedule_s, start_s, tail_s, update_s), 1e9)
+    turns = ahead.run_ahead(now_s, gpu_s, launch_s, (schedule_s, start_s, tail_s, update_s), 1e9, update_s)
     ahead.commit(turns[-1])
     ends = []
     for gpu, launch in zip(gpu_s, launch_s, strict=True):
