@@ -131,6 +131,10 @@ class BlockPool:
     def _take_oldest(self, count: int) -> list[int]:
         """Remove *count* blocks from the tail's front, and what they held from the cache."""
         batches, idle, taken = self._batches, self._idle, []
+        if count == 1 and batches[0][0] not in self._holes and len(batches[0][1]) > 1:
+            block = batches[0][1].pop()
+            del idle[block]
+            taken, count = [block], 0
         while count:
             number, batch = batches[0]
             if number in self._holes:

@@ -32,7 +32,9 @@ TICK_S = 1e-12
 class Policy(Protocol):
     """What the loop needs from a scheduler; V0's policies can stand here as well."""
 
-    has_requests: bool
+    @property
+    def has_requests(self) -> bool:
+        """Whether anything is waiting or running."""
 
     def add(self, requests: Iterable[Request]) -> None:
         """Queue new requests."""

@@ -65,20 +65,19 @@ class FastForward:
         free = policy.advance(1) if turns else []
         if not free:
             return None
-        self._record(stretch, size, 1)
+        first = 0
         if in_flight is not None and (in_flight[1].requests or in_flight[1].leavers):
             # The plan before the stretch was no quiet one; its results come in during the first turn.
+            first = 1
+            self._record(stretch, size, 1)
             yielded, ended = policy.update(in_flight[1])
             self._delivery.emit(in_flight[0], in_flight[1].cohort_size, yielded, ended, turns[0][0])
-        else:
-            self._delivery.emit_stretch([turns[0][0]], size)
         free += policy.advance(len(turns) - 1)
         count = len(free)
         self._pipeline.commit(turns[count - 1])
         ends_s = [turn[0] for turn in turns[:count]]
-        if count > 1:
-            self._record(stretch, size, count - 1)
-            self._delivery.emit_stretch(ends_s[1:], size)
+        self._record(stretch, size, count - first)
+        self._delivery.emit_stretch(ends_s[first:], size)
         records = self._records
         records.step_plan_s.append(now_s)
         records.step_plan_s.extend(ends_s[:-1])

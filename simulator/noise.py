@@ -8,14 +8,11 @@ still see the same factors later.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simulator.step_cost import StepCost
 
 BLOCK = 4096
 MODES = (0, 1, 2)
-
-Floats = NDArray[np.float64]
 
 
 class StepNoise:
@@ -26,17 +23,16 @@ class StepNoise:
         self._stream = stream
         self._cost = cost
         self._block = -1
-        self._arrays: list[tuple[Floats, Floats]] = []  # (GPU, launch) of each mode
-        self._lists: list[tuple[list[float], list[float]]] = []
+        self._lists: list[tuple[list[float], list[float]]] = []  # (GPU, launch) of each mode
 
     def _load(self, block: int) -> None:
         generator = np.random.Generator(np.random.Philox(key=[self._seed, self._stream], counter=[0, 0, 0, block]))
         normals, uniforms = generator.standard_normal(BLOCK), generator.random(BLOCK)
         cost = self._cost
-        self._arrays = [
-            (cost.gpu_noise_array(mode, normals), cost.launch_noise_array(mode, uniforms)) for mode in MODES
+        self._lists = [
+            (cost.gpu_noise_array(mode, normals).tolist(), cost.launch_noise_array(mode, uniforms).tolist())
+            for mode in MODES
         ]
-        self._lists = [(gpu.tolist(), launch.tolist()) for gpu, launch in self._arrays]
         self._block = block
 
     def factors(self, mode: int, step: int) -> tuple[float, float]:
@@ -47,17 +43,17 @@ class StepNoise:
         gpu, launch = self._lists[mode]
         return gpu[index], launch[index]
 
-    def stretch(self, mode: int, first: int, count: int) -> tuple[Floats, Floats]:
+    def stretch(self, mode: int, first: int, count: int) -> tuple[list[float], list[float]]:
         """Return the factors of the steps ``first .. first + count - 1``, as `factors` would."""
-        pieces: list[tuple[Floats, Floats]] = []
+        gpu_factors: list[float] = []
+        launch_factors: list[float] = []
         step, end = first, first + count
         while step < end:
             self.factors(mode, step)
             index = step % BLOCK
             stop = min(BLOCK, index + end - step)
-            gpu, launch = self._arrays[mode]
-            pieces.append((gpu[index:stop], launch[index:stop]))
+            gpu, launch = self._lists[mode]
+            gpu_factors += gpu[index:stop]
+            launch_factors += launch[index:stop]
             step += stop - index
-        if len(pieces) == 1:
-            return pieces[0]
-        return np.concatenate([piece[0] for piece in pieces]), np.concatenate([piece[1] for piece in pieces])
+        return gpu_factors, launch_factors

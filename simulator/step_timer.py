@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from simulator.cuda_graphs import GraphDispatch
 from simulator.noise import StepNoise
 from simulator.pipeline import FixedTimes
@@ -98,11 +96,13 @@ class StepTimer:
             cost.gpu_s(mode, padded, size, size, size, size, context_sum + size * k, context_max + k, 0.0, 0)
             for k in (0, 1)
         )
-        gpu_s = first_s + (second_s - first_s) * np.arange(count)
-        launch_s = np.full(count, cost.launch_s(mode, size, size, False))
-        if self._noise is not None:
+        growth_s, typical_s = second_s - first_s, cost.launch_s(mode, size, size, False)
+        # Lists, not arrays: most stretches are shorter than what a handful of numpy calls costs.
+        if self._noise is None:
+            gpu_s, launch_s = [first_s + growth_s * k for k in range(count)], [typical_s] * count
+        else:
             gpu_factors, launch_factors = self._noise.stretch(mode, first_step, count)
-            gpu_s *= gpu_factors
-            launch_s *= launch_factors
+            gpu_s = [(first_s + growth_s * k) * factor for k, factor in enumerate(gpu_factors)]
+            launch_s = [typical_s * factor for factor in launch_factors]
         fixed_s = (cost.schedule_s(size), cost.gpu_start_s, cost.tail_s(mode), cost.update_s(size))
-        return Stretch(mode, padded, gpu_s.tolist(), launch_s.tolist(), fixed_s)
+        return Stretch(mode, padded, gpu_s, launch_s, fixed_s)
