@@ -84,6 +84,7 @@ class Delivery:
         records.output_tokens[row] = outputs
         records.preemptions[row] = request.num_preemptions
         records.status[row] = Status.FINISHED
-        if self.clients is not None and self.clients.listens:
+        clients = self.clients
+        if clients is not None and clients.listens:
             response = self._env.timeout(deliver_s - self._env.now)
-            response.callbacks.append(lambda _event: self.clients.done())
+            response.callbacks.append(lambda _event: clients.done())
