@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps.calibrate_run import run_command
 from apps.output import FormatOption, Table, emit, say, write_file
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     calibrate.command("check")(check_command)
     calibrate.command("refresh")(refresh_command)
     calibrate.command("plan")(plan_command)
+    calibrate.command("run")(run_command)
     app.add_typer(calibrate)
 
 

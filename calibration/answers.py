@@ -103,6 +103,11 @@ class ClientRun:
         """The requests that were not answered in full."""
         return tuple(answer for answer in self.answers if answer.error is not None)
 
+    @property
+    def answered(self) -> int:
+        """How many requests were answered in full."""
+        return len(self.answers) - len(self.failures)
+
     def to_dict(self) -> dict[str, Any]:
         """Return what the file holds."""
         good = [answer.record(self.base_s) for answer in self.answers if answer.error is None]

@@ -36,7 +36,17 @@ LEAST_SIGMA, MOST_SIGMA = 0.002, 0.03
 LEAST_LAUNCHES = 5
 
 #: Arguments that say nothing about speed.
-_NOT_TOLD = ("model_tag", "model", "host", "port", "served_model_name", "disable_uvicorn_access_log", "api_key")
+_NOT_TOLD = (
+    "model_tag",
+    "model",
+    "host",
+    "port",
+    "served_model_name",
+    "disable_uvicorn_access_log",
+    "api_key",
+    "scheduler_cls",
+    "worker_cls",
+)
 
 Progress = Callable[[str], None]
 

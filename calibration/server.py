@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,6 +33,8 @@ Progress = Callable[[str], None]
 GRACE_S = 8.0
 POLL_S = 0.5
 TAIL_LINES = 15
+#: How often a start is told about: when there is news, and when there is none.
+TOLD_EACH_S, TOLD_AGAIN_S = 5.0, 30.0
 
 
 class ServerError(ServecastError):
@@ -166,21 +169,24 @@ class VllmServer:
 
     def _wait_until_healthy(self) -> None:
         started = told = time.monotonic()
+        said = ""
         while not is_healthy(self.url):
             self.check()
             now = time.monotonic()
             if now - started > self._timeout_s:
                 message = f"the vLLM server was not healthy within {self._timeout_s:.0f} s; its log is {self._log}"
                 raise ServerError(message, self.tail())
-            if now - told >= 5.0:
-                told = now
-                self._progress(f"starting vLLM, {now - started:.0f} s: {self._last_line()}")
+            line = self._last_line()
+            if now - told >= (TOLD_EACH_S if line != said else TOLD_AGAIN_S):
+                told, said = now, line
+                self._progress(f"starting vLLM, {now - started:.0f} s: {line}")
             time.sleep(POLL_S)
         self._progress(f"vLLM is up after {time.monotonic() - started:.0f} s")
 
     def _last_line(self) -> str:
-        lines = self.tail().splitlines()
-        return lines[-1].strip()[:120] if lines else "nothing logged yet"
+        """Return what vLLM said last, without process, time and place."""
+        said = re.findall(r" (?:INFO|WARNING|ERROR) [\d :-]+\[[^\]]*\] (.*)", self.tail())
+        return said[-1].strip()[:120] if said else "importing"
 
     def _finish(self) -> None:
         try:

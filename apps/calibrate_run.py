@@ -1,0 +1,146 @@
+"""``servecast calibrate run``: start a vLLM server, drive it, and leave a profile of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from apps.output import FormatOption, emit, say, write_file
+
+if TYPE_CHECKING:
+    from calibration.live import Outcome
+
+Model = Annotated[str, typer.Argument(help="Model to serve, as `vllm serve` takes it: a name or a folder.")]
+ServeArgs = Annotated[str, typer.Option("--serve-args", help="Arguments of `vllm serve`, quoted.")]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="Measure a server that runs already, from outside: no profile, only client timings."),
+]
+Vllm = Annotated[str, typer.Option("--vllm", help="How to start vLLM; the model and its arguments follow.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU it runs on, e.g. H200; default: what nvidia-smi names.")]
+Minutes = Annotated[
+    float, typer.Option("--minutes", min=0.1, max=240, help="Time for the bursts; the start not counted.")
+]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the recording, the log and profile.json.")]
+ModelConfig = Annotated[
+    Path | None, typer.Option("--model-config", help="config.json of a model not in the catalogue.")
+]
+
+
+def run_command(
+    model: Model,
+    serve_args: ServeArgs = "",
+    url: Url = None,
+    minutes: Minutes = 5.0,
+    out: Out = Path("calibration-run"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    gpu: Gpu = None,
+    vllm: Vllm = "vllm serve",
+    model_config: ModelConfig = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the profile; default: GPU and model.")] = None,
+    gpu_times: Annotated[
+        bool, typer.Option("--gpu-times/--no-gpu-times", help="Also record GPU times, by a worker class.")
+    ] = True,
+    startup_timeout: Annotated[
+        float, typer.Option("--startup-timeout", help="Seconds until the server is up.")
+    ] = 900.0,
+    silence: Annotated[float, typer.Option("--silence", help="Seconds without a byte that end a request.")] = 60.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same prompts.")] = 0,
+    format: FormatOption = None,
+) -> None:
+    r"""Measure a server for some minutes and fit a profile of this GPU, model and vLLM.
+
+    Example:
+
+    \b
+      servecast calibrate run meta-llama/Llama-3.1-8B --serve-args "--max-model-len 16384" --minutes 5 --out run
+      servecast simulate "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384" --profile run/profile.json --rate 8
+    """
+    from calibration.campaign_files import RunFolder
+    from calibration.live import Wish
+    from simulator import catalogue
+    from simulator.hf_config import load_model
+
+    card = catalogue.gpu(gpu or _gpu_here())
+    spec = load_model(str(model_config) if model_config else model)
+    short = spec.name.rstrip("/").rsplit("/", 1)[-1].lower()
+    wish = Wish(
+        model=model, spec=spec, gpu=card, name=name or f"{card.name.lower().replace(' ', '-')}-{short}",
+        serve_args=serve_args, vllm=vllm, url=url, minutes=minutes, gpu_times=gpu_times,
+        startup_timeout_s=startup_timeout, silence_s=silence, seed=seed,
+    )  # fmt: skip
+    outcome = _calibrated(wish, RunFolder(out), resume)
+    if outcome.profile is not None:
+        write_file(out / "profile.json", outcome.profile.model_dump_json(indent=2) + "\n")
+    _report(outcome, out, format)
+    if outcome.stopped is not None:
+        raise outcome.stopped
+    if outcome.profile is None and url is None:
+        raise typer.Exit(1)
+
+
+def _calibrated(wish: object, folder: object, resume: bool) -> Outcome:
+    """Run it; words of a server that died are shown before the error, and an interruption leaves a hint."""
+    from calibration.campaign_files import RunFolder
+    from calibration.live import Wish, calibrate
+    from calibration.server import ServerError
+
+    assert isinstance(wish, Wish)
+    assert isinstance(folder, RunFolder)
+    try:
+        return calibrate(wish, folder, resume=resume, progress=say)
+    except ServerError as error:
+        _show_tail(error.log_tail)
+        raise
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped; what was recorded is in {folder.path}, --resume goes on with it")
+        raise
+
+
+def _show_tail(tail: str) -> None:
+    if tail:
+        say("the last lines of the server's log:")
+        say("\n".join(f"  | {line[:200]}" for line in tail.splitlines()))
+
+
+def _report(outcome: Outcome, out: Path, format: FormatOption) -> None:
+    """Say what was measured, how well the fit is, and what would come next."""
+    from apps.calibrate_command import _data, _tables
+
+    if outcome.stopped is not None:
+        _show_tail(outcome.stopped.log_tail)
+        say(f"the run stopped early; {outcome.bursts} bursts are kept in {out}, --resume goes on with them")
+    else:
+        say(f"{outcome.bursts} bursts, {outcome.steps:,} steps; ended because {outcome.reason}")
+    if outcome.late:
+        say(f"note: in {outcome.late} bursts the client was late; their steps count, their client timings do not")
+    if outcome.profile is not None:
+        emit(format, table=_tables(outcome.profile), data=_data(outcome.profile))
+        say(f"wrote {out / 'profile.json'}")
+    elif outcome.fit_error:
+        say(f"no profile: {outcome.fit_error}")
+    for what, error in list(outcome.unsure.items())[:3]:
+        say(f"least known: {what}, {100 * error:.1f} %")
+    if outcome.next_up:
+        keys = dict.fromkeys(burst.purpose for burst in outcome.next_up)
+        say(f"next it would measure: {'; '.join(list(keys)[:4])}")
+
+
+def _gpu_here() -> str:
+    """Return the first GPU that nvidia-smi names."""
+    import subprocess
+
+    from simulator.errors import InputError
+
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, timeout=20
+        )
+        names = done.stdout.strip().splitlines() if done.returncode == 0 else []
+    except (OSError, subprocess.TimeoutExpired):
+        names = []
+    if not names:
+        raise InputError("nvidia-smi names no GPU here; say which one it is with --gpu, e.g. --gpu H200")
+    return names[0].removeprefix("NVIDIA ").strip()
