@@ -45,8 +45,10 @@ class Explanation:
             f"{self.largest.effect_ms:+.2f} ms {self.largest.title}"
         )
         found = self.mechanism
-        if found is None:
+        if found is None and self.largest.phase in (PLAN_TO_EMIT, INTERVAL):
             return f"{head}; the step times at equal composition agree, so it is which requests shared which steps"
+        if found is None:
+            return head
         seen = f" ({found.count:,} seen)" if found.count else ""
         return (
             f"{head}; {found.what}: predicted {found.predicted:.2f}, measured {found.measured:.2f} {found.unit}{seen}"
@@ -82,17 +84,14 @@ def _relative(one: Mechanism) -> float:
 
 def _concerns(one: Mechanism, phase: Contribution) -> bool:
     """Whether the mechanism can make this phase longer or shorter."""
+    busy_launch = one.area == "launch" and one.idle is False
     if phase.phase in (WHICH_STEPS, CHUNKS):
         return one.area == "step composition"
     if phase.phase == PLAN_TO_EMIT:
-        launch = one.area == "launch" and one.mode == phase.mode and (phase.mixed is False or one.idle is False)
+        launch = one.area == "launch" and one.mode == phase.mode and (one.idle is False or not phase.mixed)
         return launch or one.kind == ("mixed" if phase.mixed else "prefill")
     if phase.phase == INTERVAL:
-        return (
-            (one.area == "launch" and one.idle is False)
-            if phase.mixed and one.area == "launch"
-            else (one.kind == ("mixed" if phase.mixed else "decode"))
-        )
+        return (busy_launch or one.kind == "mixed") if phase.mixed else one.kind == "decode"
     if phase.phase == SEND_TO_PLAN:
         return one.area == "queue" or one.what.startswith("send to plan")
-    return phase.phase == EMIT_TO_CLIENT and one.what.startswith("emit to client")
+    return phase.phase == EMIT_TO_CLIENT and phase.metric == TTFT and one.what.startswith("emit to client")

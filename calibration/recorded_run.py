@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.answers import ClientLag
+from calibration.client_lag import client_lag
 from calibration.fit import Folder, logged_version
 from calibration.fit_gpu import Recording
 from calibration.recording import Sent, Steps, read_lines
@@ -27,13 +29,27 @@ from simulator.model_spec import ModelSpec
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """See the module text; *recording*, *sent* and *trace* are None without recorded steps."""
+    """See the module text; *recording*, *sent* and *trace* are None without recorded steps.
+
+    *client*: how well the client kept its times, by its own account; *failed*: why requests were not answered.
+    """
 
     measured: MeasuredRun
     recording: Recording | None = None
     sent: Sent | None = None
     trace: Trace | None = None
     notes: tuple[str, ...] = ()
+    client: ClientLag | None = None
+    failed: tuple[str, ...] = ()
+
+    def obstacles(self) -> list[str]:
+        """Return why this run must not be judged, in words; empty if it may be."""
+        lag = client_lag(self.measured)
+        own = self.client.bottleneck() if self.client is not None else None
+        found = [lag.words()] if lag.is_bottleneck else [own] if own else []
+        if self.failed:
+            found.append(f"{len(self.failed)} requests failed on the server; the first: {self.failed[0]}")
+        return found
 
     @property
     def name(self) -> str:
@@ -51,9 +67,11 @@ def read_run(folder: Path, workload: str, model: ModelSpec, gpu: GpuSpec) -> Rec
     requests = _requests_path(folder, workload)
     measured = load_measured(requests)
     measured = replace(measured, name=workload, provenance=_provenance(folder, model, gpu, measured.provenance))
+    about = _about_client(requests)
     steps_path = next((p for p in _places(folder, workload, "steps.jsonl") if p.is_file()), None)
     if steps_path is None:
-        return RecordedRun(measured, notes=(f"{folder} has no {workload}.steps.jsonl(.gz): engine steps unknown",))
+        note = f"{folder} has no {workload}.steps.jsonl(.gz): engine steps unknown"
+        return RecordedRun(measured, notes=(note,), **about)
     found = Folder.read(folder, workload, model, gpu, logged_version(folder))
     assert found.sent is not None
     sent, steps = found.sent, found.recording.steps
@@ -63,7 +81,18 @@ def read_run(folder: Path, workload: str, model: ModelSpec, gpu: GpuSpec) -> Rec
     kept = np.flatnonzero(inside)
     recording = replace(found.recording, steps=take(steps, kept))
     columns, chunks, blocks = _states(steps_path, recording.steps)
-    return RecordedRun(measured, recording, sent, of_recorded(columns, chunks, sent, blocks), found.notes)
+    return RecordedRun(measured, recording, sent, of_recorded(columns, chunks, sent, blocks), found.notes, **about)
+
+
+def _about_client(path: Path) -> dict[str, Any]:
+    """Return what the client says about itself, where it does, and the reasons of requests that failed."""
+    data = json.loads("".join(read_lines(path)[0]))
+    client, failed = data.get("client"), data.get("failed", [])
+    try:
+        lag = ClientLag(**client) if client else None
+        return {"client": lag, "failed": tuple(str(one["error"]) for one in failed)}
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{path}: client or failed is not as this servecast writes it ({error})") from None
 
 
 def take(steps: Steps, index: NDArray[np.int64]) -> Steps:

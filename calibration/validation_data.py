@@ -1,0 +1,94 @@
+"""A comparison as plain data: what reports are drawn from, and the JSON file.  Schema: docs/validation.md."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from calibration.bars import DEFINITIONS, Judged
+from calibration.intervals import CONTAINS, LEVEL
+from calibration.pictures import distribution_ms, state_over_time
+from calibration.validate import Validation, predicted_traces
+
+SCHEMA_VERSION = 1
+
+#: Provenance of a measurement that a report repeats.
+_TOLD = ("gpu", "vllm_version", "model", "date", "command")
+
+
+def to_data(found: Validation) -> dict[str, Any]:
+    """Return everything a report says, as JSON can hold it."""
+    prediction, run = found.prediction, found.runs[0]
+    scenario, source = prediction.scenario, prediction.results[0].provenance
+    known = run.measured.provenance
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "validation",
+        "verdict": str(found.verdict),
+        "words": found.words(),
+        "predicted": {
+            "profile": source.profile,
+            "model": source.model,
+            "gpu": source.gpu,
+            "vllm_version": source.vllm_version,
+            "seeds": len(prediction.results),
+            "first_seed": scenario.seed,
+            "interval_level": LEVEL if prediction.intervals else None,
+            "interval_contains": list(CONTAINS[:2] + CONTAINS[3:]) if prediction.intervals else [],
+            "warnings": list(dict.fromkeys(w for result in prediction.results for w in result.warnings)),
+        },
+        "measured": {
+            "runs": [one.name for one in found.runs],
+            "workload": run.measured.workload_text,
+            "requests": len(run.measured.table),
+            "concurrency": run.measured.concurrency,
+            "provenance": {key: known[key] for key in _TOLD if key in known},
+            "notes": [note for one in found.runs for note in one.notes],
+        },
+        "metrics": [_metric(one) for one in found.metrics],
+        "client_lag": [
+            {**{key: 1e3 * value for key, value in _ms(asdict(lag)).items()}, "words": lag.words()}
+            for lag in found.lags
+        ],
+        "explanations": [
+            {
+                "metric": one.metric,
+                "error_ms": one.error_ms,
+                "largest": one.largest.title,
+                "mechanism": None if one.mechanism is None else one.mechanism.what,
+                "words": one.words(),
+            }
+            for one in found.explanations
+        ],
+        "contributions": [{"title": one.title, **asdict(one)} for one in found.contributions],
+        "mechanisms": [{**asdict(one), "difference": one.difference} for one in found.mechanisms],
+        "pictures": _pictures(found),
+        "definitions": dict(DEFINITIONS),
+        "servecast_version": version("servecast"),
+    }
+
+
+def _ms(lag: dict[str, float]) -> dict[str, float]:
+    return {f"{key.removesuffix('_s')}_ms": value for key, value in lag.items()}
+
+
+def _metric(one: Judged) -> dict[str, Any]:
+    more = {"error_percent": one.error_percent, "keeps_bar": one.keeps_bar, "is_inside": one.is_inside}
+    return {**asdict(one), **more}
+
+
+def _pictures(found: Validation) -> dict[str, Any]:
+    measured = [run.measured.seen for run in found.runs]
+    predicted = [result.latencies for result in found.prediction.results]
+    pictures: dict[str, Any] = {
+        f"{name}_ms": {"predicted": distribution_ms(predicted, name), "measured": distribution_ms(measured, name)}
+        for name in ("ttft", "tpot", "e2el")
+    }
+    ours, theirs = predicted_traces(found.prediction)[0], found.runs[0].trace
+    end_s = max(ours.end_s, theirs.end_s if theirs is not None else 0.0)
+    pictures["timeline"] = {
+        "predicted": state_over_time(ours, end_s),
+        "measured": None if theirs is None else state_over_time(theirs, end_s),
+    }
+    return pictures

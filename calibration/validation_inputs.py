@@ -1,0 +1,100 @@
+"""The three ways to get both sides of a comparison: a recorded folder, measured-run files, or a server run now.
+
+Each returns the validation.  Only the last one measures; it predicts first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from calibration.fit import logged_version
+from calibration.recorded_run import RecordedRun, clients_only, logged_arguments, read_run
+from calibration.validate import RunsRequests, Validation, judge, predict
+from simulator import catalogue
+from simulator.errors import InputError
+from simulator.hf_config import load_model
+from simulator.profile import load_profile
+from simulator.scenario import Scenario
+from simulator.workload import Traffic, traffic
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How to predict and judge: replications of the intervals (0: none), processes, bars (None: the defaults)."""
+
+    seed: int = 0
+    replications: int = 0
+    workers: int = 1
+    bars: Mapping[str, float] | None = None
+
+    def judged(self, scenario: Scenario, runs: Sequence[RecordedRun]) -> Validation:
+        """Predict *scenario* and judge it by *runs*."""
+        prediction = predict(scenario, replications=self.replications, workers=self.workers)
+        return judge(prediction, runs, self.bars)
+
+
+def of_recorded(
+    folder: Path,
+    names: Sequence[str],
+    profile: str,
+    how: Judging,
+    *,
+    command: str | None = None,
+    model: str | None = None,
+    gpu: str | None = None,
+) -> Validation:
+    """Judge recorded runs *names* of *folder*, all of the same requests.
+
+    The server's start line is *command*, else what its log says; model and GPU are the profile's unless given.
+    """
+    if not names:
+        raise InputError("--recorded needs --workload NAME, of the file NAME.requests.json(.gz) in that folder")
+    source = load_profile(profile).provenance
+    spec, card = load_model(model or source.model), catalogue.gpu(gpu or source.gpu)
+    runs = [read_run(folder, name, spec, card) for name in names]
+    start = command or logged_arguments(folder)
+    if start is None:
+        raise InputError(f"{folder}: no server.log that says how the server was started; give its `vllm serve` line")
+    scenario = Scenario.from_command(
+        start, profile=profile, gpu=card.name, vllm_version=logged_version(folder),
+        model_config=model or source.model, workload=runs[0].measured.replay(), seed=how.seed,
+    )  # fmt: skip
+    return how.judged(scenario, runs)
+
+
+def of_measured(names: Sequence[str], profile: str, how: Judging, *, command: str | None = None) -> Validation:
+    """Judge measured runs by name or file; what happened in the engine is not known."""
+    runs = [clients_only(name) for name in names]
+    start = command or runs[0].measured.provenance.get("command")
+    if start is None:
+        raise InputError(f"{runs[0].name}: does not say how its server was started; give its `vllm serve` line")
+    workload = runs[0].measured.replay()
+    return how.judged(Scenario.from_command(start, profile=profile, workload=workload, seed=how.seed), runs)
+
+
+def of_server(
+    scenario: Scenario,
+    command: str,
+    server: RunsRequests,
+    folder: Path,
+    how: Judging,
+    *,
+    repeats: int = 1,
+    progress: Progress = lambda _: None,
+) -> Validation:
+    """Predict *scenario*, then let *server* run the same requests *repeats* times, and judge."""
+    progress("predicting")
+    prediction = predict(scenario, replications=how.replications, workers=how.workers)
+    mean, p99 = prediction.value("mean_ttft_ms"), prediction.value("p99_ttft_ms")
+    if mean is not None and p99 is not None:
+        progress(f"predicted TTFT {mean:.1f} ms (p99 {p99:.1f}); now measuring")
+    sent: Traffic = traffic(prediction.scenario.workload, scenario.seed)
+    names = [f"run{number}" for number in range(1, repeats + 1)]
+    folder.mkdir(parents=True, exist_ok=True)
+    server(command, sent, folder, names)
+    runs = [read_run(folder, name, scenario.model, scenario.gpu) for name in names]
+    return judge(prediction, runs, how.bars)
