@@ -116,6 +116,7 @@ def engine_of(header: dict[str, object], model: ModelSpec, vllm_version: str, *,
     return EngineConfig(
         model=model.name, vllm_version=vllm_version, max_model_len=model.max_position_embeddings,
         max_num_batched_tokens=tokens, max_num_seqs=seqs, enforce_eager=enforce_eager,
+        async_scheduling=bool(header.get("async", True)),
         cudagraph_capture_sizes=capture_sizes(seqs, tokens, facts(vllm_version)),
     )  # fmt: skip
 
