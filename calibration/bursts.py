@@ -157,7 +157,7 @@ def _shrunk(burst: Burst, limits: Limits) -> Burst | None:
     count = min(group.count, limits.max_num_seqs, by_kv)
     if count < 1 or prompt < 1:
         return None
-    return alone(prompt) if group.count == 1 else decode(count, prompt)
+    return decode(count, prompt) if group.output_tokens >= DECODE_STEPS else alone(prompt)
 
 
 def _distinct(bursts: list[Burst | None]) -> list[Burst]:
