@@ -100,6 +100,8 @@ def simulate_command(
     if timeline is not None:
         _write_csv(timeline, result.timeline)
     show(result, format, output)
+    if result.records.died:
+        raise typer.Exit(1)
 
 
 def _with_intervals(question: Scenario, replications: int, workers: int) -> Result:
@@ -180,19 +182,22 @@ def totals_table(summary: dict[str, Any]) -> Table:
     """Return throughput, counts and the state of the engine."""
     whole = {
         "completed": "requests completed", "failed": "requests failed", "dropped": "requests dropped (over length)",
-        "preemptions": "preemptions",
+        "preemptions": "preemptions", "swapped_out_blocks": "KV blocks swapped out",
+        "swapped_in_blocks": "KV blocks swapped in",
     }  # fmt: skip
     lines = [
         ["duration", number(summary["duration_s"]), "s"],
         ["request throughput", number(summary["request_throughput"]), "requests/s"],
         ["output throughput", number(summary["output_throughput"], 1), "tokens/s"],
         ["total token throughput", number(summary["total_token_throughput"], 1), "tokens/s"],
-        *([title, f"{summary[key]:,}", ""] for key, title in whole.items()),
+        *([title, f"{summary[key]:,}", ""] for key, title in whole.items() if key in summary),
         ["KV cache usage, maximum", number(_percent(summary["kv_cache_usage_max"]), 1), "%"],
         ["KV cache usage, mean", number(_percent(summary["kv_cache_usage_mean"]), 1), "%"],
         ["prefix cache hit rate", number(_percent(summary["prefix_cache_hit_rate"]), 1), "%"],
         ["KV blocks", f"{summary['memory']['num_gpu_blocks']:,}", f"of {summary['memory']['block_size']} tokens"],
     ]
+    if "num_cpu_blocks" in summary["memory"]:
+        lines.append(["KV blocks on the CPU", f"{summary['memory']['num_cpu_blocks']:,}", ""])
     return Table(columns=["result", "value", "unit"], rows=lines, right=[1])
 
 

@@ -71,6 +71,18 @@ class Delivery:
         records.run_first_step.append(request.run_start)
         records.run_steps.append(request.last_step - request.run_start + 1)
 
+    def give_up(self, request: Request) -> None:
+        """V0 ends a request that can never run (again): a last message without a token, and without an error."""
+        records, row = self._records, request.row
+        if request.run_start >= 0:
+            self._close_run(request)
+        records.output_tokens[row] = request.num_tokens - request.num_prompt_tokens
+        records.preemptions[row] = request.num_preemptions
+        records.status[row] = Status.IGNORED
+        if self.clients is not None and self.clients.listens:
+            response = self._env.timeout(self._front_end.token_s)
+            response.callbacks.append(lambda _event: self.refuse())
+
     def refuse(self) -> None:
         """A request is refused: its client is free for the next one."""
         if self.clients is not None:

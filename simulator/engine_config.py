@@ -38,10 +38,12 @@ class EngineConfig(BaseModel):
     scheduler_reserve_full_isl: bool = True
     watermark: float = Field(default=0.0, ge=0.0, lt=1.0)
     stream_interval: int = Field(default=1, gt=0)
-    num_scheduler_steps: int = Field(default=1, gt=0)  # V0 only, as are the next three
+    num_scheduler_steps: int = Field(default=1, gt=0)  # V0 only, as are the next five
     scheduler_delay_factor: float = Field(default=0.0, ge=0.0)
     num_lookahead_slots: int = Field(default=0, ge=0)
     disable_async_output_proc: bool = False
+    multi_step_stream_outputs: bool = True  # V0, several scheduler steps: tokens as they come, or all at the end
+    max_seq_len_to_capture: int = Field(default=8192, gt=0)  # V0: decodes with longer contexts run without graphs
 
     # KV cache
     block_size: int = Field(default=16, gt=0)

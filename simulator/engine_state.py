@@ -2,7 +2,7 @@
 
 A step's row holds the state after it was planned; it lasts until the next plan.  When the outputs of a step leave no
 request in the engine, the state is empty from then on, although no plan says so.  KV use is vLLM's
-``1 - free / (blocks - 1)``: one block is the null block, cached blocks without a user count as free.
+``1 - free / (blocks - 1)``: one block is the null block (not in V0), cached blocks without a user count as free.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.records import Records, Status
+from simulator.swap_records import SwapRecords
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -63,7 +64,7 @@ def _empty_after(records: Records, plan: Floats) -> NDArray[np.bool_]:
     runs = np.asarray(records.run_request, dtype=np.int64)
     ends = np.asarray(records.run_first_step, dtype=np.int64) + np.asarray(records.run_steps, dtype=np.int64) - 1
     np.maximum.at(last_step, runs, ends)
-    finished = np.asarray(records.status, dtype=np.uint8) == Status.FINISHED
+    finished = np.isin(np.asarray(records.status, dtype=np.uint8), (Status.FINISHED, Status.IGNORED))
     change = np.zeros(len(plan) + 1, dtype=np.int64)
     np.add.at(change, np.maximum(first_step, 0), 1)
     np.add.at(change, last_step[finished & (last_step >= 0)], -1)
@@ -82,7 +83,21 @@ def waiting(records: Records) -> StepFunction:
 
 def usage(records: Records) -> StepFunction:
     """Return the used share of the KV cache over time, 0..1."""
-    total = max(1, records.num_gpu_blocks - 1)
-    state = _changes(records, records.step_free_blocks)
+    total = max(1, records.usable_blocks or records.num_gpu_blocks - 1)
+    return _used_share(records, records.step_free_blocks, total)
+
+
+def _used_share(records: Records, free_blocks: Sequence[int], total: int) -> StepFunction:
+    state = _changes(records, free_blocks)
     planned = _changes(records, np.ones(records.num_steps, dtype=np.int64).tolist())
     return StepFunction(state.times_s, planned.values - state.values / total)
+
+
+def swapped(records: Records, swap: SwapRecords) -> StepFunction:
+    """Return V0's requests whose KV lies on the CPU over time."""
+    return _changes(records, swap.step_swapped)
+
+
+def cpu_usage(records: Records, swap: SwapRecords) -> StepFunction:
+    """Return the used share of V0's swap space over time, 0..1."""
+    return _used_share(records, swap.step_free_cpu_blocks, max(1, swap.num_cpu_blocks))

@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from simulator.engine_state import usage
+from simulator.engine_state import cpu_usage, usage
 from simulator.records import Records, Status
+from simulator.swap_records import SwapRecords
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -206,11 +207,26 @@ def engine_totals(records: Records) -> dict[str, Any]:
     """Return what the engine counted: preemptions, prefix hits (share of tokens looked up), KV use (0..1), steps."""
     level = usage(records)
     queries = records.prefix_queries_tokens
-    return {
+    totals: dict[str, Any] = {
         "preemptions": int(sum(records.step_preempted)),
         "recomputed_tokens": int(sum(records.recomputed_tokens)),
         "prefix_cache_hit_rate": records.prefix_hits_tokens / queries if queries else 0.0,
         "kv_cache_usage_max": level.maximum(),
         "kv_cache_usage_mean": level.mean(records.start_s, records.end_s),
         "steps": records.num_steps,
+    }
+    if records.swap is not None:
+        totals |= swap_totals(records, records.swap)
+    return totals
+
+
+def swap_totals(records: Records, swap: SwapRecords) -> dict[str, Any]:
+    """Return what V0's swapping did: blocks copied each way, time the steps waited for them, use of the swap space."""
+    level = cpu_usage(records, swap)
+    return {
+        "swapped_in_blocks": int(sum(swap.step_swapped_in)),
+        "swapped_out_blocks": int(sum(swap.step_swapped_out)),
+        "swap_s": float(sum(swap.step_swap_s)),
+        "requests_swapped_max": int(max(swap.step_swapped, default=0)),
+        "cpu_cache_usage_max": level.maximum(),
     }

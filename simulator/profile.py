@@ -113,6 +113,11 @@ class Transfer(Section):
 
     allreduce_latency_s: float = Field(ge=0)  # one all-reduce of few bytes
     allreduce_bytes_per_s: float = Field(gt=0)
+    # Between GPU and pinned host memory (`simulator.transfer_cost`).  The first two measured on an H200, PCIe 5 x16:
+    # 55.1 of 64 GB/s in large copies, 1.9 us more a copy out and 2.6 us in (calibration/transfer_probe.py).
+    pcie_efficiency: float = Field(default=0.86, gt=0, le=1)  # of the GPU's `pcie_bytes_per_s`, each way
+    copy_s: float = Field(default=2.3e-6, ge=0)  # one copy, whatever its size
+    copy_job_s: float = Field(default=50e-6, ge=0)  # V1 offload: hand-over of one request's copies; a guess
 
 
 class Host(Section):

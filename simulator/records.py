@@ -20,6 +20,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.swap_records import SwapRecords
+
 Floats = NDArray[np.float64]
 
 
@@ -30,6 +32,7 @@ class Status(IntEnum):
     FINISHED = 1
     REJECTED = 2  # can never be scheduled
     DROPPED = 3  # left out before the run
+    IGNORED = 4  # V0: ended by the engine without an error, because it can never run (again)
 
 
 def _doubles() -> array[float]:
@@ -65,6 +68,9 @@ class Records:
     run_request, run_first_step, run_steps: the runs (module text), in any order; those of one request ascend in time.
     prefix_queries_tokens, prefix_hits_tokens: tokens looked up and found, as vLLM's counters count them.
     start_s, end_s: before the first request is sent, after the last response.
+    usable_blocks: blocks that requests can hold: V1 keeps one of ``num_gpu_blocks`` as its null block, V0 none.
+    died, died_s: why and when the engine stopped before its work was done, in vLLM's words; empty, nan if it did not.
+    swap: what only V0 has; None without.
     """
 
     num_gpu_blocks: int = 0
@@ -73,6 +79,10 @@ class Records:
     prefix_hits_tokens: int = 0
     start_s: float = 0.0
     end_s: float = 0.0
+    usable_blocks: int = 0
+    died: str = ""
+    died_s: float = float("nan")
+    swap: SwapRecords | None = None
 
     step_plan_s: array[float] = field(default_factory=_doubles)
     step_emit_s: array[float] = field(default_factory=_doubles)
@@ -104,14 +114,23 @@ class Records:
     run_steps: array[int] = field(default_factory=_integers)
 
     @classmethod
-    def for_requests(cls, prompt_tokens: NDArray[np.int64], *, num_gpu_blocks: int, block_size: int) -> Records:
+    def for_requests(
+        cls, prompt_tokens: NDArray[np.int64], *, num_gpu_blocks: int, block_size: int, null_blocks: int = 1
+    ) -> Records:
         """Return records with one unfinished row per prompt length: times nan, counts 0, no steps."""
         n = len(prompt_tokens)
         times = {name: array("d", [np.nan]) * n for name in REQUEST_TIMES}
         counts = {name: array("q", [0]) * n for name in REQUEST_COUNTS}
         counts["prompt_tokens"] = array("q", [int(length) for length in prompt_tokens])
         status = array("B", [Status.UNFINISHED]) * n
-        return cls(num_gpu_blocks=num_gpu_blocks, block_size=block_size, status=status, **times, **counts)  # type: ignore[arg-type]
+        return cls(
+            num_gpu_blocks=num_gpu_blocks,
+            block_size=block_size,
+            usable_blocks=num_gpu_blocks - null_blocks,
+            status=status,
+            **times,  # type: ignore[arg-type]
+            **counts,  # type: ignore[arg-type]
+        )
 
     @property
     def num_requests(self) -> int:

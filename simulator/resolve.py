@@ -26,7 +26,10 @@ from simulator.versions import DEFAULT_VERSION, facts
 
 V0_SWAP_SPACE_GIB = 4.0
 _ASYNC_METHODS = ("eagle", "eagle3", "mtp", "dflash", "ngram_gpu")
-_V0_ONLY = ("num_scheduler_steps", "scheduler_delay_factor", "num_lookahead_slots", "disable_async_output_proc")
+_V0_ONLY = (
+    "num_scheduler_steps", "scheduler_delay_factor", "num_lookahead_slots", "disable_async_output_proc",
+    "multi_step_stream_outputs", "max_seq_len_to_capture",
+)  # fmt: skip
 _AS_GIVEN = (
     "long_prefill_token_threshold", "scheduler_reserve_full_isl", "watermark", "stream_interval", "scheduling_policy",
     "kv_cache_dtype", "num_gpu_blocks_override", "kv_cache_memory_bytes", "kv_offloading_size", "cpu_offload_gb",

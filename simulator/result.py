@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from simulator import metrics
 from simulator.records import REQUEST_COUNTS, REQUEST_TIMES, STEP_COLUMNS, Records, Status
 from simulator.request_table import RequestTable
+from simulator.swap_records import SWAP_COLUMNS
 from simulator.timeline import timeline
 
 if TYPE_CHECKING:
@@ -89,14 +90,18 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """Return the result as plain data; the keys are described in ``docs/schemas.md``."""
         status = np.asarray(self.records.status)
-        rejected, unfinished = int((status == Status.REJECTED).sum()), int((status == Status.UNFINISHED).sum())
+        rejected, unfinished, ignored = (
+            int((status == kind).sum()) for kind in (Status.REJECTED, Status.UNFINISHED, Status.IGNORED)
+        )
         memory = {"num_gpu_blocks": self.records.num_gpu_blocks, "block_size": self.records.block_size, **self.memory}
         numbers = {
             "schema_version": SCHEMA_VERSION,
             **metrics.aggregate(self.latencies),
-            "failed": rejected + unfinished,
+            "failed": rejected + unfinished + ignored,
             "rejected": rejected,
             "unfinished": unfinished,
+            "ignored": ignored,
+            "engine_died": self.records.died or None,
             "dropped": self.dropped,
             **metrics.engine_totals(self.records),
             "memory": memory,
@@ -147,6 +152,9 @@ class Result:
         import pandas as pd
 
         columns = {name: pd.Series(np.asarray(getattr(self.records, name))) for name in STEP_COLUMNS}
+        swap = self.records.swap
+        if swap is not None:
+            columns |= {name: pd.Series(np.asarray(getattr(swap, name))) for name in SWAP_COLUMNS}
         return pd.DataFrame({name.removeprefix("step_"): column for name, column in columns.items()})
 
     @cached_property

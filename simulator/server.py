@@ -1,6 +1,6 @@
 """One simulated server, put together: clients, API server, engine, and the records they write.
 
-clients -> ApiServer -> EngineCore (CohortScheduler over a BlockPool, StepTimer) -> Delivery -> clients
+clients -> ApiServer -> engine (V1: CohortScheduler over a BlockPool; V0: V0Scheduler) -> Delivery -> clients
 """
 
 from __future__ import annotations
@@ -11,25 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 import simpy
 
-from simulator.blocks import BlockPool
 from simulator.clients import Clients
 from simulator.cohort import CohortScheduler
-from simulator.cuda_graphs import GraphDispatch
 from simulator.delivery import Delivery
-from simulator.engine import EngineCore
 from simulator.engine_config import EngineConfig
-from simulator.fast_forward import FastForward
+from simulator.engine_parts import Surroundings, build
 from simulator.front_end import ApiServer
+from simulator.host_memory import HostMemory
+from simulator.memory_terms import is_v0
 from simulator.noise import StepNoise
-from simulator.pipeline import Pipeline
 from simulator.records import Records, Status
 from simulator.request import KEYS_PER_REQUEST, Request
 from simulator.request_table import RequestTable
-from simulator.rules import SchedulerRules
 from simulator.scheduler import V1Scheduler
 from simulator.step_cost import StepCost
-from simulator.step_timer import StepTimer
-from simulator.versions import facts
+from simulator.v0_scheduler import V0Scheduler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,41 +57,31 @@ class Server:
         *,
         seed: int | None,
         scheduler: type[V1Scheduler] = CohortScheduler,
+        host: HostMemory | None = None,
     ) -> None:
         self._load = load
         self._clients: Clients | None = None
         self._block_size = engine.block_size
         self.env = simpy.Environment()
         self.records = Records.for_requests(
-            load.table.prompt_tokens, num_gpu_blocks=num_gpu_blocks, block_size=engine.block_size
+            load.table.prompt_tokens,
+            num_gpu_blocks=num_gpu_blocks,
+            block_size=engine.block_size,
+            null_blocks=0 if is_v0(engine) else 1,
         )
-        blocks = BlockPool(
-            num_gpu_blocks,
-            engine.block_size,
-            caching=engine.enable_prefix_caching,
-            unhashed_to_head=facts(engine.vllm_version).unhashed_blocks_to_head,
-        )
-        self.scheduler = scheduler(SchedulerRules.of(engine), blocks)
-        noise = None if seed is None else StepNoise(seed, 1, cost)
-        self.timer = StepTimer(GraphDispatch(engine), cost, self.records, noise)
         self._delivery = Delivery(self.env, self.records, cost.front_end)
-        self._pipeline = pipeline = Pipeline(2 if engine.async_scheduling else 1)
-        fast_forward = None
-        if isinstance(self.scheduler, CohortScheduler):
-            fast_forward = FastForward(self.scheduler, self.timer, pipeline, self.records, self._delivery)
-        self._engine = EngineCore(
-            self.env,
-            self.scheduler,
-            self.timer,
-            pipeline,
-            self.records,
-            self._delivery.emit,
-            fast_forward,
-            self._horizon_s,
+        around = Surroundings(
+            env=self.env,
+            records=self.records,
+            delivery=self._delivery,
+            cost=cost,
+            noise=None if seed is None else StepNoise(seed, 1, cost),
+            horizon_s=self._horizon_s,
         )
-        self._api = ApiServer(
-            self.env, cost.front_end, load.table.prompt_tokens.tolist(), self._submit, self._disturb
-        )
+        parts = build(engine, around, scheduler, host)
+        self.scheduler, self.timer = parts.scheduler, parts.timer
+        self._pipeline, self._engine = parts.pipeline, parts.core
+        self._api = ApiServer(self.env, cost.front_end, load.table.prompt_tokens.tolist(), self._submit, self._disturb)
 
     def run(self, progress: Callable[[float], None] | None = None) -> Records:
         """Send everything, wait for every response, and return what was recorded."""
@@ -105,6 +91,8 @@ class Server:
         self.env.run()
         records.prefix_queries_tokens = self.scheduler.prefix_queries_tokens
         records.prefix_hits_tokens = self.scheduler.prefix_hits_tokens
+        if isinstance(self.scheduler, V0Scheduler) and not records.died and self.scheduler.stuck:
+            records.died, records.died_s = self.scheduler.stuck, self.env.now
         ends = np.asarray(records.last_token_s)
         records.end_s = float(np.nanmax(ends)) if np.isfinite(ends).any() else self.env.now
         return records
@@ -135,7 +123,7 @@ class Server:
             arrival=self.records.sent_s[row],
             shared_keys=shared_keys(table, row, self._block_size),
         )
-        if self.scheduler.can_ever_run(request):
+        if isinstance(self.scheduler, V0Scheduler) or self.scheduler.can_ever_run(request):  # V0 decides when it comes
             self._engine.submit(request)
         else:
             self.records.status[row] = Status.REJECTED

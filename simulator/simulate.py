@@ -11,8 +11,10 @@ import numpy as np
 
 from simulator.cohort import CohortScheduler
 from simulator.errors import DoesNotFitError, UnsupportedError
+from simulator.host_memory import HostMemory, host_memory
 from simulator.memory import MemoryPlan, plan_memory
 from simulator.memory_plan import with_max_model_len
+from simulator.memory_terms import is_v0
 from simulator.profile import Profile, load_profile
 from simulator.records import Records, Status
 from simulator.result import Provenance, Result
@@ -51,7 +53,8 @@ def simulate(
     table, dropped = apply_over_length(sent.table, engine.max_model_len, scenario.over_length)
     cost = StepCost(profile, scenario.model, scenario.gpu, engine)
     load = Load(table=table, max_concurrency=sent.max_concurrency)
-    server = Server(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler)
+    host = host_memory(engine, scenario.model, scenario.gpu, profile)
+    server = Server(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)
     records = server.run()
     rests_on = basis(profile, scenario.model.name, scenario.gpu.name)
     timer = server.timer
@@ -77,7 +80,7 @@ def simulate(
             vllm_version=engine.vllm_version,
             seed=scenario.seed,
         ),
-        memory=_memory(memory),
+        memory=_memory(memory, host),
         warnings=tuple(warnings),
         dropped=dropped,
     )
@@ -88,8 +91,9 @@ def profile_of(scenario: Scenario) -> Profile:
     return load_profile(scenario.profile) if scenario.profile is not None else default_profile(scenario.gpu)
 
 
-def _memory(plan: MemoryPlan) -> dict[str, int | float]:
+def _memory(plan: MemoryPlan, host: HostMemory | None) -> dict[str, int | float]:
     return {
+        **({} if host is None else {"num_cpu_blocks": host.num_blocks}),
         "num_gpu_blocks": plan.num_gpu_blocks,
         "block_size": plan.block_size,
         "kv_tokens": plan.kv_tokens,
@@ -100,6 +104,11 @@ def _memory(plan: MemoryPlan) -> dict[str, int | float]:
 def _first_answers(scenario: Scenario) -> list[str]:
     """What the step times of this scenario were never measured with."""
     engine, found = scenario.engine, []
+    if is_v0(engine):
+        found.append(
+            f"vLLM {engine.vllm_version} runs its V0 engine: scheduling and blocks are exact, but no V0 was measured; "
+            "step times are V1's with V0's graphs and swaps, not calibrated"
+        )
     if engine.tensor_parallel_size > 1:
         found.append(
             f"tensor_parallel_size {engine.tensor_parallel_size}: step times are a first answer "
@@ -127,13 +136,21 @@ def _outside(profile: Profile, names: tuple[str, ...]) -> str:
 def _unanswered(records: Records) -> list[str]:
     status = np.asarray(records.status)
     rejected, unfinished = int((status == Status.REJECTED).sum()), int((status == Status.UNFINISHED).sum())
+    ignored = int((status == Status.IGNORED).sum())
     found = []
+    if ignored:
+        found.append(
+            f"{ignored} requests were ignored: longer than the prompt limit or than the KV cache, V0 ends them without "
+            "an error, the rest of their tokens is missing (raise max_num_batched_tokens or gpu_memory_utilization)"
+        )
     if rejected:
         found.append(
             f"{rejected} requests can never be scheduled: prompt and output need more KV blocks than the "
             f"{records.num_gpu_blocks - 1} usable ones; vLLM would let the first of them block the queue for ever "
             "(raise gpu_memory_utilization, or lower max_model_len)"
         )
-    if unfinished:
+    if records.died:
+        found.append(f"the engine died after {records.died_s:.1f} s, {unfinished} requests unanswered: {records.died}")
+    elif unfinished:
         found.append(f"{unfinished} requests were never finished: nothing in the engine could go on")
     return found

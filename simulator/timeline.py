@@ -8,6 +8,9 @@
     vllm:prompt_tokens              counter: prompt tokens of requests whose first token came (cached ones included)
     vllm:generation_tokens          counter: tokens generated
     vllm:request_success            counter: requests that ended well
+    vllm:num_requests_swapped       V0 only: gauge, requests whose KV lies on the CPU
+    vllm:cpu_cache_usage_perc       V0 only: gauge, 0..1, used share of the swap space
+    swapped_in_blocks, swapped_out_blocks   V0 only: counters of the blocks copied
     prompt_tokens_per_s, generation_tokens_per_s   increase of the counters per second, as in vLLM's log line
 
 All by the engine's clock.  The last interval is as long as the others, although the run may end inside it.
@@ -20,9 +23,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.engine_state import running, usage, waiting
+from simulator.engine_state import cpu_usage, running, swapped, usage, waiting
 from simulator.errors import InputError
 from simulator.records import Records, Status
+from simulator.swap_records import SwapRecords
 
 Floats = NDArray[np.float64]
 
@@ -56,8 +60,23 @@ def timeline(records: Records, interval_s: float = 1.0) -> dict[str, Floats]:
         "vllm:generation_tokens": _counter(emit, tokens[: len(emit)], ends),
         "vllm:request_success": np.searchsorted(np.sort(emit[last_step]), ends, side="right").astype(np.float64),
     }
+    if records.swap is not None:
+        columns |= _swapping(records, records.swap, ends)
     for kind in ("prompt", "generation"):
         columns[f"{kind}_tokens_per_s"] = np.diff(columns[f"vllm:{kind}_tokens"], prepend=0.0) / interval_s
+    return columns
+
+
+def _swapping(records: Records, swap: SwapRecords, ends: Floats) -> dict[str, Floats]:
+    """Return the columns that only V0 has."""
+    plan = np.asarray(records.step_plan_s, dtype=np.float64)
+    columns = {
+        "vllm:num_requests_swapped": swapped(records, swap).at(ends),
+        "vllm:cpu_cache_usage_perc": cpu_usage(records, swap).at(ends),
+    }
+    for name in ("swapped_in", "swapped_out"):
+        blocks = np.asarray(getattr(swap, f"step_{name}"), dtype=np.float64)
+        columns[f"{name}_blocks"] = _counter(plan, blocks, ends)
     return columns
 
 
