@@ -194,11 +194,24 @@ def totals_table(summary: dict[str, Any]) -> Table:
         ["KV cache usage, maximum", number(_percent(summary["kv_cache_usage_max"]), 1), "%"],
         ["KV cache usage, mean", number(_percent(summary["kv_cache_usage_mean"]), 1), "%"],
         ["prefix cache hit rate", number(_percent(summary["prefix_cache_hit_rate"]), 1), "%"],
+        *_offload_lines(summary),
         ["KV blocks", f"{summary['memory']['num_gpu_blocks']:,}", f"of {summary['memory']['block_size']} tokens"],
     ]
     if "num_cpu_blocks" in summary["memory"]:
         lines.append(["KV blocks on the CPU", f"{summary['memory']['num_cpu_blocks']:,}", ""])
     return Table(columns=["result", "value", "unit"], rows=lines, right=[1])
+
+
+def _offload_lines(summary: dict[str, Any]) -> list[list[str]]:
+    """Return what the CPU tier of the prefix cache gained; nothing without one."""
+    if "external_prefix_cache_hit_rate" not in summary:
+        return []
+    return [
+        ["CPU tier hit rate, of the rest", number(_percent(summary["external_prefix_cache_hit_rate"]), 1), "%"],
+        ["requests that loaded from it", f"{summary['requests_loaded']:,}", ""],
+        ["mean TTFT, loaded", number(summary["mean_ttft_loaded_ms"]), "ms"],
+        ["mean TTFT, not loaded", number(summary["mean_ttft_not_loaded_ms"]), "ms"],
+    ]
 
 
 def interval_table(summary: dict[str, Any]) -> Table:

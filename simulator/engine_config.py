@@ -55,6 +55,7 @@ class EngineConfig(BaseModel):
     swap_space: float | None = None  # GiB per GPU, V0 only
     preemption_mode: Literal["recompute", "swap"] | None = None  # V0 only
     kv_offloading_size: float | None = None  # GiB over all ranks, V1
+    kv_offloading_block_factor: int = Field(default=1, gt=0)  # GPU blocks in a block of the CPU tier
     cpu_offload_gb: float = 0.0
 
     # model execution

@@ -20,6 +20,11 @@ from simulator.fast_forward import FastForward
 from simulator.host_memory import HostMemory
 from simulator.memory_terms import is_v0
 from simulator.noise import StepNoise
+from simulator.offload_engine import OffloadEngine
+from simulator.offload_plan import WatchedPool
+from simulator.offload_records import OffloadRecords
+from simulator.offload_scheduler import OffloadScheduler
+from simulator.offload_tier import CpuTier
 from simulator.pipeline import Pipeline
 from simulator.records import Records
 from simulator.rules import SchedulerRules
@@ -65,6 +70,8 @@ def build(
     if is_v0(engine):
         assert host is not None, "a V0 engine needs a host memory, if only of 0 blocks"
         return _v0(engine, around, host)
+    if host is not None:
+        return _v1_with_offload(engine, around, host)
     return _v1(engine, around, scheduler)
 
 
@@ -87,6 +94,25 @@ def _v1(engine: EngineConfig, around: Surroundings, kind: type[V1Scheduler]) -> 
     if isinstance(scheduler, CohortScheduler):
         fast_forward = FastForward(scheduler, timer, pipeline, records, delivery)
     core = EngineCore(env, scheduler, timer, pipeline, records, delivery.emit, fast_forward, around.horizon_s)
+    return EngineParts(scheduler, timer, pipeline, core)
+
+
+def _v1_with_offload(engine: EngineConfig, around: Surroundings, host: HostMemory) -> EngineParts:
+    records = around.records
+    pool = WatchedPool(
+        records.num_gpu_blocks,
+        engine.block_size,
+        caching=engine.enable_prefix_caching,
+        unhashed_to_head=facts(engine.vllm_version).unhashed_blocks_to_head,
+    )
+    factor = engine.kv_offloading_block_factor
+    scheduler = OffloadScheduler(SchedulerRules.of(engine), pool, CpuTier(host.num_blocks), factor=factor)
+    offload = records.offload = OffloadRecords.for_requests(records.num_requests, host.num_blocks)
+    timer = StepTimer(GraphDispatch(engine), around.cost, records, around.noise)
+    pipeline = Pipeline(2 if engine.async_scheduling else 1)
+    core = OffloadEngine(
+        around.env, scheduler, timer, pipeline, records, offload, around.delivery, host.transfer, around.horizon_s
+    )
     return EngineParts(scheduler, timer, pipeline, core)
 
 

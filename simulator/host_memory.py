@@ -1,7 +1,7 @@
 """The CPU's memory beside the GPU: V0's swap space, or the CPU tier of V1's prefix cache.
 
     V0   blocks = floor(swap_space GiB / bytes per block), per rank
-    V1   blocks = floor(kv_offloading_size GiB / (bytes per block and rank * ranks)), over all ranks together
+    V1   blocks = floor(kv_offloading_size GiB / (bytes per block and rank * ranks * GPU blocks in a block of the tier))
 
 Source: cache_engine.py (0.6.3) and kv_offload/cpu (0.24).
 """
@@ -27,9 +27,9 @@ class HostMemory:
     transfer: TransferCost
 
 
-def offload_blocks(kv_offloading_size_gib: float, layout: KvLayout, ranks: int) -> int:
-    """Return the blocks of V1's CPU tier; the size counts over all *ranks*."""
-    return int(kv_offloading_size_gib * GIB // (layout.bytes_per_block * ranks))
+def offload_blocks(kv_offloading_size_gib: float, layout: KvLayout, ranks: int, factor: int = 1) -> int:
+    """Return the blocks of V1's CPU tier; the size counts over all *ranks*, *factor* GPU blocks make one of its own."""
+    return int(kv_offloading_size_gib * GIB // (layout.bytes_per_block * ranks * factor))
 
 
 def host_memory(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, profile: Profile) -> HostMemory | None:
@@ -39,5 +39,6 @@ def host_memory(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, profile: P
     if is_v0(engine):
         return HostMemory(num_cpu_blocks(engine.swap_space, layout), transfer)
     if engine.kv_offloading_size:
-        return HostMemory(offload_blocks(engine.kv_offloading_size, layout, engine.tensor_parallel_size), transfer)
+        ranks, factor = engine.tensor_parallel_size, engine.kv_offloading_block_factor
+        return HostMemory(offload_blocks(engine.kv_offloading_size, layout, ranks, factor), transfer)
     return None

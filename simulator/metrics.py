@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simulator.engine_state import cpu_usage, usage
+from simulator.offload_records import OffloadRecords
 from simulator.records import Records, Status
 from simulator.swap_records import SwapRecords
 
@@ -217,7 +218,31 @@ def engine_totals(records: Records) -> dict[str, Any]:
     }
     if records.swap is not None:
         totals |= swap_totals(records, records.swap)
+    if records.offload is not None:
+        totals |= offload_totals(records, records.offload)
     return totals
+
+
+def offload_totals(records: Records, offload: OffloadRecords) -> dict[str, Any]:
+    """Return what V1's KV offload did, and TTFT of completed requests that began with a load apart from the others."""
+    done = _status(records) == Status.FINISHED
+    loaded = np.asarray(offload.external_tokens)[done] > 0
+    ttft_s = (np.asarray(records.first_token_s) - np.asarray(records.sent_s))[done]
+    wait_s = (np.asarray(records.first_scheduled_s) - np.asarray(offload.load_start_s))[done][loaded]
+    return {
+        "external_prefix_cache_hit_rate": offload.hits_tokens / offload.queries_tokens
+        if offload.queries_tokens
+        else 0.0,
+        "external_prefix_cache_hits_tokens": offload.hits_tokens,
+        "stored_blocks": offload.stored_blocks,
+        "loaded_blocks": offload.loaded_blocks,
+        "skipped_stores": offload.skipped_stores,
+        "flush_s": offload.flush_s,
+        "requests_loaded": int(loaded.sum()),
+        "mean_load_ms": 1e3 * float(wait_s.mean()) if len(wait_s) else math.nan,
+        "mean_ttft_loaded_ms": 1e3 * float(ttft_s[loaded].mean()) if loaded.any() else math.nan,
+        "mean_ttft_not_loaded_ms": 1e3 * float(ttft_s[~loaded].mean()) if (~loaded).any() else math.nan,
+    }
 
 
 def swap_totals(records: Records, swap: SwapRecords) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.offload_records import OffloadRecords
 from simulator.swap_records import SwapRecords
 
 Floats = NDArray[np.float64]
@@ -70,7 +71,7 @@ class Records:
     start_s, end_s: before the first request is sent, after the last response.
     usable_blocks: blocks that requests can hold: V1 keeps one of ``num_gpu_blocks`` as its null block, V0 none.
     died, died_s: why and when the engine stopped before its work was done, in vLLM's words; empty, nan if it did not.
-    swap: what only V0 has; None without.
+    swap, offload: what only V0's swapping and V1's KV offload have; None without.
     """
 
     num_gpu_blocks: int = 0
@@ -83,6 +84,7 @@ class Records:
     died: str = ""
     died_s: float = float("nan")
     swap: SwapRecords | None = None
+    offload: OffloadRecords | None = None
 
     step_plan_s: array[float] = field(default_factory=_doubles)
     step_emit_s: array[float] = field(default_factory=_doubles)

@@ -22,6 +22,7 @@ class Status(IntEnum):
     PREEMPTED = 2
     FINISHED = 3
     SWAPPED = 4
+    WAITING_FOR_REMOTE_KVS = 5
 
 
 class Request:

@@ -115,6 +115,7 @@ def _settings(asked: Asked) -> dict[str, Any]:
         "gpu_memory_utilization": asked.get("gpu_memory_utilization", asked.known.gpu_memory_utilization),
         "enable_prefix_caching": asked.get("enable_prefix_caching", not asked.is_v0 and not asked.is_pooling),
         "swap_space": _swap_space(asked),
+        **_kv_offloading(asked),
         "preemption_mode": asked.get("preemption_mode") if asked.is_v0 else None,
         "dtype": _dtype(asked),
         "quantization": _quantization(asked),
@@ -159,6 +160,23 @@ def _swap_space(asked: Asked) -> float | None:
     if asked.get("swap_space") is not None:
         asked.note(f"--swap-space has no effect in V1 (ignored); {FLAGS['swap_space'].instead}")
     return None
+
+
+def _kv_offloading(asked: Asked) -> dict[str, Any]:
+    """Return the CPU tier's size, also where it is written as a connector's configuration, and its block factor."""
+    transfer = asked.get("kv_transfer_config", {})
+    extra = transfer.get("kv_connector_extra_config") or {}
+    if asked.is_v0 or transfer.get("kv_connector") != "OffloadingConnector":
+        return {}
+    size, block = extra.get("cpu_bytes_to_use"), block_size(asked)
+    if not size:
+        raise ConfigError(
+            "OffloadingConnector needs cpu_bytes_to_use in kv_connector_extra_config (bytes over all ranks)"
+        )
+    tier_block = int(extra.get("block_size", block))
+    if tier_block < block or tier_block % block:
+        raise ConfigError(f"the block_size of OffloadingConnector must be a multiple of {block}, got {tier_block}")
+    return {"kv_offloading_size": float(size) / (1 << 30), "kv_offloading_block_factor": tier_block // block}
 
 
 def _dtype(asked: Asked) -> str:

@@ -130,6 +130,8 @@ class Result:
         columns = {name: np.asarray(getattr(records, name)) for name in (*REQUEST_TIMES, *REQUEST_COUNTS)}
         ttft, e2el = (columns[name] - columns["sent_s"] for name in ("first_token_s", "last_token_s"))
         status = np.asarray(records.status)
+        if records.offload is not None:
+            columns["external_tokens"] = np.asarray(records.offload.external_tokens)
         return pd.DataFrame(
             {
                 "request": np.arange(records.num_requests),
@@ -155,6 +157,9 @@ class Result:
         swap = self.records.swap
         if swap is not None:
             columns |= {name: pd.Series(np.asarray(getattr(swap, name))) for name in SWAP_COLUMNS}
+        if self.records.offload is not None:
+            for name in ("step_stored_blocks", "step_loaded_blocks"):
+                columns[name] = pd.Series(np.asarray(getattr(self.records.offload, name)))
         return pd.DataFrame({name.removeprefix("step_"): column for name, column in columns.items()})
 
     @cached_property

@@ -20,6 +20,7 @@ from simulator.front_end import ApiServer
 from simulator.host_memory import HostMemory
 from simulator.memory_terms import is_v0
 from simulator.noise import StepNoise
+from simulator.offload_scheduler import OffloadScheduler
 from simulator.records import Records, Status
 from simulator.request import KEYS_PER_REQUEST, Request
 from simulator.request_table import RequestTable
@@ -89,6 +90,10 @@ class Server:
         self._clients = Clients(self.env, load.table.arrival_s, self._send, max_concurrency=load.max_concurrency)
         self._delivery.clients = self._clients
         self.env.run()
+        if records.offload is not None and isinstance(self.scheduler, OffloadScheduler):
+            records.offload.queries_tokens = self.scheduler.external_queries_tokens
+            records.offload.hits_tokens = self.scheduler.external_hits_tokens
+            records.offload.skipped_stores = self.scheduler.skipped_stores
         records.prefix_queries_tokens = self.scheduler.prefix_queries_tokens
         records.prefix_hits_tokens = self.scheduler.prefix_hits_tokens
         if isinstance(self.scheduler, V0Scheduler) and not records.died and self.scheduler.stuck:

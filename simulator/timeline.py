@@ -11,6 +11,7 @@
     vllm:num_requests_swapped       V0 only: gauge, requests whose KV lies on the CPU
     vllm:cpu_cache_usage_perc       V0 only: gauge, 0..1, used share of the swap space
     swapped_in_blocks, swapped_out_blocks   V0 only: counters of the blocks copied
+    stored_blocks, loaded_blocks    KV offload only: counters of the blocks ordered to be copied
     prompt_tokens_per_s, generation_tokens_per_s   increase of the counters per second, as in vLLM's log line
 
 All by the engine's clock.  The last interval is as long as the others, although the run may end inside it.
@@ -62,6 +63,10 @@ def timeline(records: Records, interval_s: float = 1.0) -> dict[str, Floats]:
     }
     if records.swap is not None:
         columns |= _swapping(records, records.swap, ends)
+    if records.offload is not None:
+        for name in ("stored_blocks", "loaded_blocks"):
+            blocks = np.asarray(getattr(records.offload, f"step_{name}"), dtype=np.float64)
+            columns[name] = _counter(plan, blocks, ends)
     for kind in ("prompt", "generation"):
         columns[f"{kind}_tokens_per_s"] = np.diff(columns[f"vllm:{kind}_tokens"], prepend=0.0) / interval_s
     return columns

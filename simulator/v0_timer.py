@@ -2,7 +2,7 @@
 
 CUDA graphs serve steps of decodes alone, and only while every context fits ``max_seq_len_to_capture``; everything else
 is launched kernel by kernel (source: model_runner.py of 0.6.3, _use_captured_graph).  A continuation of a
-multi-step run costs no scheduling.  Not calibrated: the coefficients are those measured for V1, V0's Python took longer.
+multi-step run costs no scheduling.  Not calibrated: the coefficients are V1's, V0's Python took longer.
 """
 
 from __future__ import annotations
