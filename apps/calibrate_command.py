@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps.calibrate_bootstrap import bootstrap_command
 from apps.calibrate_run import run_command
 from apps.output import FormatOption, Table, emit, say, write_file
 
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
     calibrate.command("refresh")(refresh_command)
     calibrate.command("plan")(plan_command)
     calibrate.command("run")(run_command)
+    calibrate.command("bootstrap")(bootstrap_command)
     app.add_typer(calibrate)
 
 
