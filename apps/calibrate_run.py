@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.output import FormatOption, emit, say, write_file
+from apps.output import FormatOption, Table, emit, say, write_file
 
 if TYPE_CHECKING:
-    from calibration.live import Outcome
+    from calibration.campaign_files import RunFolder
+    from calibration.live import Outcome, Wish
 
 Model = Annotated[str, typer.Argument(help="Model to serve, as `vllm serve` takes it: a name or a folder.")]
 ServeArgs = Annotated[str, typer.Option("--serve-args", help="Arguments of `vllm serve`, quoted.")]
@@ -21,7 +22,7 @@ Url = Annotated[
 Vllm = Annotated[str, typer.Option("--vllm", help="How to start vLLM; the model and its arguments follow.")]
 Gpu = Annotated[str | None, typer.Option("--gpu", help="GPU it runs on, e.g. H200; default: what nvidia-smi names.")]
 Minutes = Annotated[
-    float, typer.Option("--minutes", min=0.1, max=240, help="Time for the bursts; the start not counted.")
+    float, typer.Option("--minutes", min=0.02, max=240, help="Time for the bursts; the start not counted.")
 ]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the recording, the log and profile.json.")]
 ModelConfig = Annotated[
@@ -71,24 +72,26 @@ def run_command(
         serve_args=serve_args, vllm=vllm, url=url, minutes=minutes, gpu_times=gpu_times,
         startup_timeout_s=startup_timeout, silence_s=silence, seed=seed,
     )  # fmt: skip
-    outcome = _calibrated(wish, RunFolder(out), resume)
+    folder = RunFolder(out)
+    outcome = _calibrated(wish, folder, resume)
     if outcome.profile is not None:
         write_file(out / "profile.json", outcome.profile.model_dump_json(indent=2) + "\n")
-    _report(outcome, out, format)
+    _report_end(outcome, out)
+    if url is not None:
+        _report_outside(folder, wish, format)
+    else:
+        _report_fit(outcome, out, format)
     if outcome.stopped is not None:
         raise outcome.stopped
     if outcome.profile is None and url is None:
         raise typer.Exit(1)
 
 
-def _calibrated(wish: object, folder: object, resume: bool) -> Outcome:
+def _calibrated(wish: Wish, folder: RunFolder, resume: bool) -> Outcome:
     """Run it; words of a server that died are shown before the error, and an interruption leaves a hint."""
-    from calibration.campaign_files import RunFolder
-    from calibration.live import Wish, calibrate
+    from calibration.live import calibrate
     from calibration.server import ServerError
 
-    assert isinstance(wish, Wish)
-    assert isinstance(folder, RunFolder)
     try:
         return calibrate(wish, folder, resume=resume, progress=say)
     except ServerError as error:
@@ -105,10 +108,8 @@ def _show_tail(tail: str) -> None:
         say("\n".join(f"  | {line[:200]}" for line in tail.splitlines()))
 
 
-def _report(outcome: Outcome, out: Path, format: FormatOption) -> None:
-    """Say what was measured, how well the fit is, and what would come next."""
-    from apps.calibrate_command import _data, _tables
-
+def _report_end(outcome: Outcome, out: Path) -> None:
+    """Say why the run ended and what it has measured."""
     if outcome.stopped is not None:
         _show_tail(outcome.stopped.log_tail)
         say(f"the run stopped early; {outcome.bursts} bursts are kept in {out}, --resume goes on with them")
@@ -116,16 +117,43 @@ def _report(outcome: Outcome, out: Path, format: FormatOption) -> None:
         say(f"{outcome.bursts} bursts, {outcome.steps:,} steps; ended because {outcome.reason}")
     if outcome.late:
         say(f"note: in {outcome.late} bursts the client was late; their steps count, their client timings do not")
-    if outcome.profile is not None:
-        emit(format, table=_tables(outcome.profile), data=_data(outcome.profile))
-        say(f"wrote {out / 'profile.json'}")
-    elif outcome.fit_error:
+    if outcome.next_up:
+        purposes = dict.fromkeys(burst.purpose for burst in outcome.next_up)
+        say(f"next it would measure: {'; '.join(list(purposes)[:4])}")
+
+
+def _report_fit(outcome: Outcome, out: Path, format: FormatOption) -> None:
+    """Say how well the fit is."""
+    from apps.calibrate_command import _data, _tables
+
+    if outcome.profile is None:
         say(f"no profile: {outcome.fit_error}")
+        return
+    emit(format, table=_tables(outcome.profile), data=_data(outcome.profile))
     for what, error in list(outcome.unsure.items())[:3]:
         say(f"least known: {what}, {100 * error:.1f} %")
-    if outcome.next_up:
-        keys = dict.fromkeys(burst.purpose for burst in outcome.next_up)
-        say(f"next it would measure: {'; '.join(list(keys)[:4])}")
+    say(f"wrote {out / 'profile.json'}")
+
+
+def _report_outside(folder: RunFolder, wish: Wish, format: FormatOption) -> None:
+    """Show what the client saw, and how to see more."""
+    import json
+
+    from calibration.outside import recording_start, summary
+
+    rows = summary(folder.good())
+    shown = [
+        [row["burst"], str(row["requests"]), f"{row['median_ttft_ms']:.1f}",
+         "" if row["median_tpot_ms"] is None else f"{row['median_tpot_ms']:.2f}", f"{row['output_tokens_per_s']:,.0f}"]
+        for row in rows
+    ]  # fmt: skip
+    columns = ("burst", "requests", "TTFT p50 ms", "TPOT p50 ms", "output tokens/s")
+    emit(format, table=Table(columns, shown, right=(1, 2, 3, 4)), data={"url": wish.url, "bursts": rows})
+    write_file(folder.path / "client.json", json.dumps({"url": wish.url, "bursts": rows}) + "\n")
+    say(
+        f"wrote {folder.path / 'client.json'}; a profile needs the engine's steps: let `calibrate run` start the server"
+    )
+    say(f"(no --url), or start it with: {recording_start(folder, wish.model, wish.serve_args)}")
 
 
 def _gpu_here() -> str:

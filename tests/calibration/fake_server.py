@@ -66,12 +66,14 @@ class FakeServer:
     in_flight: int = 0
     most_in_flight: int = 0
     is_healthy: bool = True
+    port: int = 0
+    max_model_len: int = 2048
 
     def __enter__(self) -> FakeServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        listening = asyncio.start_server(self._serve, "127.0.0.1", 0)
+        listening = asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(5)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
@@ -114,7 +116,7 @@ class FakeServer:
         path = head.split(b" ")[1].decode()
         body = {
             "/health": "",
-            "/v1/models": json.dumps({"data": [{"id": "tiny", "max_model_len": 2048}]}),
+            "/v1/models": json.dumps({"data": [{"id": "tiny", "max_model_len": self.max_model_len}]}),
             "/metrics": 'vllm:cache_config_info{num_gpu_blocks="100",block_size="16"} 1.0\n'
             f'vllm:prompt_tokens_total{{model_name="tiny"}} {len(self.calls)}\n',
         }.get(path)

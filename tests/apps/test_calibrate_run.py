@@ -1,0 +1,93 @@
+"""``servecast calibrate run`` against a program in vLLM's place that records itself as the real one does."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from apps.cli import app, main
+from tests.calibration.fake_server import FakeServer
+
+PRETEND = Path(__file__).with_name("pretend_recorded_vllm.py")
+MODEL = "meta-llama/Llama-3.1-8B"
+LIMITS = "--max-num-seqs 2 --max-num-batched-tokens 512 --max-model-len 600"
+
+
+def command(out: Path, *more: str, mood: str = "well", minutes: str = "0.08") -> list[str]:
+    return [
+        "calibrate", "run", MODEL, "--serve-args", LIMITS, "--gpu", "H200", "--minutes", minutes, "--out", str(out),
+        "--vllm", f"{sys.executable} {PRETEND} {mood}", "--silence", "1", *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "out"
+    return out, CliRunner().invoke(app, command(out))
+
+
+def test_a_run_leaves_a_profile_a_recording_and_a_log(finished):
+    out, result = finished
+    assert result.exit_code == 0, result.output
+    assert json.loads((out / "profile.json").read_text())["name"] == "h200-llama-3.1-8b"
+    for name in ("server.log", "calib.steps.jsonl.gz", "calib.requests.json.gz"):
+        assert (out / name).is_file()
+    assert "coefficient" in result.stdout
+    assert "next it would measure" in result.stderr
+
+
+def test_what_a_run_recorded_can_be_fitted_again(finished, tmp_path):
+    out, _ = finished
+    result = CliRunner().invoke(
+        app, ["calibrate", "fit", str(out), "--model", MODEL, "--gpu", "H200", "-o", str(tmp_path / "p.json")]
+    )
+    assert result.exit_code == 0, result.output
+
+
+def test_a_run_is_not_overwritten_but_resumed(finished):
+    out, _ = finished
+    again = CliRunner().invoke(app, command(out))
+    assert again.exit_code != 0
+    before = len(list((out / "bursts").glob("*.json")))
+    resumed = CliRunner().invoke(app, command(out, "--resume"))
+    assert resumed.exit_code == 0, resumed.output
+    assert len(list((out / "bursts").glob("*.json"))) > before
+    assert (out / "server-1.log").is_file()
+
+
+@pytest.mark.parametrize(
+    ("mood", "words"), [("dies", "died with exit code 7"), ("hangs", "nothing came for 1 s"), ("fails", "HTTP 500")]
+)
+def test_a_server_that_breaks_half_way_leaves_a_usable_part_and_exit_code_1(tmp_path, capfd, mood, words):
+    code = main(command(tmp_path / "out", mood=mood, minutes="2"))
+    said = capfd.readouterr().err
+    assert code == 1
+    assert words in said.strip().splitlines()[-1]
+    assert "--resume goes on" in said
+    assert (tmp_path / "out" / "calib.steps.jsonl.gz").is_file()
+
+
+def test_a_server_that_does_not_start_shows_its_last_words(tmp_path, capfd):
+    assert main(command(tmp_path / "out", mood="no-memory")) == 1
+    said = capfd.readouterr().err
+    assert "torch.OutOfMemoryError" in said
+    assert said.strip().splitlines()[-1].startswith("error: the vLLM server died with exit code 1")
+
+
+def test_from_outside_there_are_timings_and_no_profile(tmp_path, capfd):
+    with FakeServer() as fake:
+        arguments = ["calibrate", "run", MODEL, "--url", fake.url, "--gpu", "H200", "--minutes", "0.03"]
+        assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    said = capfd.readouterr()
+    assert "--scheduler-cls" in said.err
+    assert not (tmp_path / "out" / "profile.json").exists()
+    assert json.loads((tmp_path / "out" / "client.json").read_text())["bursts"]
+
+
+def test_quotes_that_do_not_match_are_one_line(tmp_path, capfd):
+    assert (
+        main(["calibrate", "run", MODEL, "--gpu", "H200", "--serve-args", "--x 'y", "--out", str(tmp_path / "o")]) == 1
+    )
+    assert "check its quotes" in capfd.readouterr().err
