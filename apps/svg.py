@@ -9,8 +9,8 @@ from html import escape
 
 WIDTH, HEIGHT = 460, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 30, 40
-#: Colours of the first and the second line: told apart by anybody, and by the dashes of the second.
-COLOURS = ("#0b6fb8", "#d1580a")
+#: Colours of the lines, told apart by anybody; every second line is dashed as well.
+COLOURS = ("#0b6fb8", "#d1580a", "#2e8540", "#7b4ba0")
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ def chart(title: str, lines: Sequence[Line], x_label: str, y_label: str) -> str:
     parts.append(f'<text class="label" text-anchor="middle" transform="rotate(-90 12 {middle})" x="12" y="{middle}">'
                  f"{escape(y_label)}</text>")  # fmt: skip
     for number, line in enumerate(lines):
-        parts += _curve(number, line, place)
+        parts += _curve(number, len(lines), line, place)
     return "\n".join([*parts, "</svg>"])
 
 
-def _curve(number: int, line: Line, place: object) -> list[str]:
+def _curve(number: int, count: int, line: Line, place: object) -> list[str]:
     assert callable(place)
     points = [place(x, y) for x, y in zip(line.x, line.y, strict=True)]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) if points else ""
     dash = ' stroke-dasharray="5 3"' if number % 2 else ""
-    colour, x = COLOURS[number % len(COLOURS)], WIDTH - 190 + 96 * number
+    colour, x = COLOURS[number % len(COLOURS)], WIDTH - 95 * count + 96 * number
     return [
         f'<path fill="none" stroke="{colour}" stroke-width="1.8"{dash} d="{path}"/>',
         f'<path stroke="{colour}" stroke-width="2"{dash} d="M{x} 22h18"/>',
