@@ -147,6 +147,7 @@ def _on_a_server(
     import tempfile
 
     from calibration.live_validation import LiveServer
+    from calibration.server import ServerError
     from calibration.validation_inputs import of_server
     from simulator.errors import InputError
     from simulator.scenario import Scenario
@@ -157,7 +158,12 @@ def _on_a_server(
     runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, progress=say)
     with tempfile.TemporaryDirectory(prefix="servecast-") as temporary:
         folder = out if out is not None else Path(temporary)
-        return of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)
+        try:
+            return of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)
+        except ServerError as error:
+            if error.log_tail:
+                say(error.log_tail)
+            raise
 
 
 def _show(done: Validation, report: Path | None, format: Any, output: Path | None) -> None:

@@ -79,6 +79,7 @@ def notes(data: Data) -> list[str]:
 def metrics_table(data: Data) -> Table:
     """Return one row per metric."""
     rows = []
+    judged = data["verdict"] != "not judged"
     repeated = any(row["spread_percent"] is not None for row in data["metrics"])
     for row in data["metrics"]:
         interval = "-" if row["low"] is None else f"{_number(row['low'])} .. {_number(row['high'])}"
@@ -86,8 +87,8 @@ def metrics_table(data: Data) -> Table:
         rows.append([
             f"{row['title']} ({row['unit']})", _number(row["predicted"]), _number(row["measured"]),
             _signed(row["error_percent"]), *([_signed(row["spread_percent"], "")] if repeated else []),
-            "" if row["bar_percent"] is None else f"{row['bar_percent']:g}", VERDICTS[row["keeps_bar"]],
-            interval, inside,
+            "" if row["bar_percent"] is None else f"{row['bar_percent']:g}",
+            VERDICTS[row["keeps_bar"] if judged else None], interval, inside,
         ])  # fmt: skip
     spread = ["spread %"] if repeated else []
     columns = ["metric", "predicted", "measured", "error %", *spread, "bar %", "", "90 % interval", "measured is"]

@@ -25,13 +25,17 @@ TITLES = {TTFT: "TTFT", TOKEN: "time per token"}
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a metric is off: the phase that contributes most, and the mechanism behind it, if one was found."""
+    """Why a metric is off: the phase that contributes most, and the mechanism behind it, if one was found.
+
+    *compared*: how many mechanisms the recording let compare for this phase.
+    """
 
     metric: str
     error_ms: float
     measured_ms: float
     largest: Contribution
     mechanism: Mechanism | None
+    compared: int
 
     @property
     def error_percent(self) -> float:
@@ -46,7 +50,8 @@ class Explanation:
         )
         found = self.mechanism
         if found is None and self.largest.phase in (PLAN_TO_EMIT, INTERVAL):
-            return f"{head}; the step times at equal composition agree, so it is which requests shared which steps"
+            agreed = "the step times at equal composition agree, so it is which requests shared which steps"
+            return f"{head}; {agreed if self.compared else 'too few steps of this kind were recorded to say why'}"
         if found is None:
             return head
         seen = f" ({found.count:,} seen)" if found.count else ""
@@ -64,13 +69,14 @@ def explain(found: Sequence[Contribution], known: Sequence[Mechanism]) -> list[E
             error = sum(one.effect_ms for one in parts)
             largest = max(parts, key=lambda one: abs(one.effect_ms))
             measured = sum((one.measured_ms or 0.0) * one.share for one in parts)
-            explanations.append(Explanation(metric, error, measured, largest, _behind(largest, known)))
+            candidates = [one for one in known if _concerns(one, largest)]
+            behind = _behind(largest, candidates)
+            explanations.append(Explanation(metric, error, measured, largest, behind, len(candidates)))
     return explanations
 
 
-def _behind(phase: Contribution, known: Sequence[Mechanism]) -> Mechanism | None:
+def _behind(phase: Contribution, candidates: Sequence[Mechanism]) -> Mechanism | None:
     """Return the mechanism that differs most in the direction of *phase*, if it differs enough to explain it."""
-    candidates = [one for one in known if _concerns(one, phase)]
     if phase.phase in (WHICH_STEPS, CHUNKS):
         return max(candidates, key=_relative, default=None)
     own = phase.effect_ms / phase.share if phase.share else 0.0

@@ -1,9 +1,9 @@
 """A real server with its client, for a validation: started, recorded, loaded, stopped.
 
-The server runs the given ``vllm serve`` line plus the recorder's flags (`calibration.recorder_setup`), or runs already
-somewhere (*url*: clients only, no steps).  Before the first run some requests of the same lengths are sent and thrown
-away, because the first steps of a fresh server compile.  Every run gets prompts of its own, so that none finds the
-prefixes of another.
+The server runs the given ``vllm serve`` line (or ``python -m vllm.entrypoints.openai.api_server``) plus the recorder's
+flags (`calibration.recorder_setup`), or runs already somewhere (*url*: clients only, no steps).  Before the first run
+some requests of the same lengths are sent and thrown away, because the first steps of a fresh server compile.  Every
+run gets prompts of its own, so that none finds the prefixes of another.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LiveServer:
                 yield attached
             return
         words = shlex.split(command)
-        if not words or "serve" not in words[:4]:
+        if not ("serve" in words[:4] or "vllm.entrypoints.openai.api_server" in words[:4]):
             raise InputError(
                 f"{command[:60]!r}: cannot be started here; give a `vllm serve ...` line, or --url of a server"
             )

@@ -13,6 +13,9 @@ from calibration.validate import Validation, predicted_traces
 
 SCHEMA_VERSION = 1
 
+#: KV blocks that differ by less than this share count as equal.
+BLOCKS_AGREE = 0.02
+
 #: Provenance of a measurement that a report repeats.
 _TOLD = ("gpu", "vllm_version", "model", "date", "command")
 
@@ -44,7 +47,7 @@ def to_data(found: Validation) -> dict[str, Any]:
             "requests": len(run.measured.table),
             "concurrency": run.measured.concurrency,
             "provenance": {key: known[key] for key in _TOLD if key in known},
-            "notes": [note for one in found.runs for note in one.notes],
+            "notes": [*(note for one in found.runs for note in one.notes), *_notes(found)],
         },
         "metrics": [_metric(one) for one in found.metrics],
         "client_lag": [
@@ -67,6 +70,20 @@ def to_data(found: Validation) -> dict[str, Any]:
         "definitions": dict(DEFINITIONS),
         "servecast_version": version("servecast"),
     }
+
+
+def _notes(found: Validation) -> list[str]:
+    """Return what a reader of the error's causes has to know."""
+    notes = []
+    if found.explanations and len(found.runs) > 1:
+        notes.append(f"where the error arises is told of the first run, {found.runs[0].name}")
+    blocks = next((one for one in found.mechanisms if one.what == "blocks"), None)
+    if blocks is not None and abs(blocks.difference) > BLOCKS_AGREE * blocks.measured:
+        notes.append(
+            f"the server had {blocks.measured:,.0f} KV blocks, {blocks.predicted:,.0f} were predicted: "
+            "queues and preemptions cannot be compared"
+        )
+    return notes
 
 
 def _ms(lag: dict[str, float]) -> dict[str, float]:

@@ -8,7 +8,9 @@ import pytest
 
 from calibration.bars import BARS, Judged, Verdict
 from calibration.client_lag import client_lag, lags_s
-from calibration.phases import EMIT_TO_CLIENT, PLAN_TO_EMIT, TOKEN, TTFT, contributions
+from calibration.explain import explain
+from calibration.mechanisms import Mechanism
+from calibration.phases import EMIT_TO_CLIENT, PLAN_TO_EMIT, TOKEN, TTFT, Contribution, contributions
 from calibration.recorded_run import read_run
 from calibration.trace import of_records
 from calibration.validate import judge, predict
@@ -126,6 +128,26 @@ def test_slower_steps_are_found_and_named(tmp_path):
     assert token.largest.title == "interval of decode steps alone"
     assert token.mechanism.what == "step time, decodes alone"
     assert 100 * (token.mechanism.measured / token.mechanism.predicted - 1) == pytest.approx(20, abs=3)
+
+
+def test_what_the_recording_cannot_tell_is_not_claimed():
+    largest = Contribution(TTFT, PLAN_TO_EMIT, 5.0, 9.0, -4.0, 1.0, 0, mixed=True)
+    assert "too few steps" in explain([largest], [])[0].words()
+    equal = Mechanism("GPU time", "step time", 5.0, 5.1, "ms", 9, kind="mixed")
+    assert "which requests shared which steps" in explain([largest], [equal])[0].words()
+    slow = Mechanism("GPU time", "step time", 5.0, 8.0, "ms", 9, kind="mixed")
+    assert explain([largest], [equal, slow])[0].mechanism is slow
+    fast = Mechanism("GPU time", "step time", 9.0, 5.0, "ms", 9, kind="mixed")  # in the other direction
+    assert explain([largest], [fast])[0].mechanism is None
+
+
+def test_a_server_with_other_kv_blocks_is_noted(folder, tmp_path):
+    small = question().model_copy(
+        update={"engine": question().engine.model_copy(update={"num_gpu_blocks_override": 2000})}
+    )
+    record(small, tmp_path, "small")
+    notes = to_data(judged(tmp_path, "small"))["measured"]["notes"]
+    assert any("the server had 2,000 KV blocks" in note for note in notes)
 
 
 def test_a_real_run_with_slow_launches_is_explained_by_them():
