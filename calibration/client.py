@@ -68,6 +68,7 @@ class _Replay:
         self._idle: collections.deque[Connection] = collections.deque()
         self._readers: set[Reader] = set()
         self._lags: list[float] = []
+        self._ends_s: list[float] = []
 
     async def run(self) -> ClientRun:
         bodies = self._encoded_ahead()
@@ -80,11 +81,8 @@ class _Replay:
                 planned = base + float(self._table.arrival_s[row])
                 await _sleep_until(planned)
                 if slots is not None:
-                    if slots.locked():
-                        await slots.acquire()
-                        planned = time.monotonic()
-                    else:
-                        await slots.acquire()
+                    await slots.acquire()
+                    planned = max(planned, self._became_free_s(row))
                 answers.append(self._answer(row, planned))
                 tasks.create_task(self._send(answers[-1], body, slots))
         end = max((a.end_s or a.sent_s for a in answers), default=base)
@@ -120,10 +118,16 @@ class _Replay:
             reader.fail(f"cannot connect to {self._host}:{self._port}: {error or 'no answer'}")
         finally:
             self._readers.discard(reader)
+            self._ends_s.append(answer.end_s or time.monotonic())
             if slots is not None:
                 slots.release()
             if connection is not None:
                 self._put_back(connection, reader)
+
+    def _became_free_s(self, row: int) -> float:
+        """Return when the limit let *row* go: at the end of the answer that made room for it."""
+        earlier = row - (self._limit or 0)
+        return self._ends_s[earlier] if earlier >= 0 else 0.0
 
     def _head(self, length: int) -> bytes:
         lines = (

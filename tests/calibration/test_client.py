@@ -166,6 +166,7 @@ def test_a_closed_loop_keeps_its_limit_and_order():
     assert not run.failures
     sent = [answer.sent_s for answer in run.answers]
     assert sent == sorted(sent)
+    assert run.lag.send_max_ms < 100  # counted from the answer that made room
 
 
 def test_an_open_loop_sends_on_time_whatever_the_server_does():
