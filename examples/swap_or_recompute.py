@@ -122,11 +122,11 @@ def advice(by_load: dict[str, list[Result]], at_110: dict[str, list[Result]]) ->
     cache_gib = memory.num_gpu_blocks * memory.bytes_per_block / GIB
     return [
         "",
-        f"1. Do not tune V0's preemption: {better} is {percent:.0f} % better at 110 % of capacity; {enough} GiB of swap space"
-        " keep the engine alive, more change nothing.",
+        f"1. Do not tune V0's preemption: {better} is {percent:.0f} % better at 110 % of capacity; {enough} GiB of swap"
+        " space keep the engine alive, more change nothing.",
         f"2. Move to V1: at that load mean latency falls from {worse:.1f} s to {e2el_s['V1']:.1f} s.",
-        f"3. Offload takes another {gain:.0f} % off where documents come back, but only with more CPU memory than the GPU's"
-        f" own cache ({cache_gib:.0f} GiB).",
+        f"3. Offload takes another {gain:.0f} % off where documents come back, but only with more CPU memory than the"
+        f" GPU's own cache ({cache_gib:.0f} GiB).",
     ]
 
 
