@@ -27,6 +27,9 @@ def accuracy_command(
     profile: Annotated[str, typer.Option("--profile", help="Name of a shipped profile, or a file.")] = PROFILE,
     format: FormatOption = None,
     output: OutputOption = None,
+    replications: Annotated[
+        int, typer.Option("--replications", help="Also count the metrics inside 90 % intervals of so many simulations.")
+    ] = 0,
     update: Annotated[
         Path | None, typer.Option("--update", help="Write the table between the accuracy marks of this Markdown file.")
     ] = None,
@@ -57,9 +60,22 @@ def accuracy_command(
         for title, key in COMPARED
     ]
     about = [f"{item.run.name}: {item.run.workload_text}; {_where(item)}" for item in done]
+    about += _coverage(done, profile, replications)
     emit(format, table=[_table(done), *about], data={"profile": profile, "metrics": rows}, rows=rows, output=output)
     if update is not None:
         _update(update, _markdown(done, about))
+
+
+def _coverage(done: list[Comparison], profile: str, replications: int) -> list[str]:
+    """Say how many metrics of all runs lie in their intervals; nothing without replications."""
+    if not replications:
+        return []
+    from calibration.accuracy import coverage
+
+    found = {item.run.name: coverage(item.run, profile, replications) for item in done}
+    inside, count = sum(one.inside for one in found.values()), sum(one.count for one in found.values())
+    lines = [f"inside their 90 % interval: {inside} of {count} metrics ({100 * inside / count:.0f} %)"]
+    return lines + [f"outside: {name}: {', '.join(one.outside)}" for name, one in found.items() if one.outside]
 
 
 def _where(item: Comparison) -> str:

@@ -43,13 +43,42 @@ class Comparison:
         return 100 * (self.predicted[key] / self.measured[key] - 1)
 
 
-def predict_again(run: MeasuredRun, profile: str, seed: int = 0) -> tuple[Scenario, dict[str, Any]]:
-    """Return the scenario of a measured run and the summary of its simulation; `InputError` without its command."""
+def scenario_of(run: MeasuredRun, profile: str, seed: int = 0) -> Scenario:
+    """Return the scenario of a measured run; `InputError` if it does not say how its server was started."""
     command = run.provenance.get("command")
     if command is None:
         raise InputError(f"{run.name}: does not say how its server was started (provenance.command); add it")
-    scenario = Scenario.from_command(command, profile=profile, workload=run.replay(), seed=seed)
+    return Scenario.from_command(command, profile=profile, workload=run.replay(), seed=seed)
+
+
+def predict_again(run: MeasuredRun, profile: str, seed: int = 0) -> tuple[Scenario, dict[str, Any]]:
+    """Return the scenario of a measured run and the summary of its simulation; `InputError` without its command."""
+    scenario = scenario_of(run, profile, seed)
     return scenario, simulate(scenario).summary()
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of a run's metrics lie in their intervals, and which do not."""
+
+    inside: int
+    outside: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Metrics looked at."""
+        return self.inside + len(self.outside)
+
+
+def coverage(run: MeasuredRun, profile: str, replications: int, workers: int = 1) -> Coverage:
+    """Return which latencies (mean and percentiles) and request throughput of *run* lie in their 90 % interval."""
+    from calibration.intervals import LEVEL, replicated, summarize
+
+    intervals = summarize(replicated(scenario_of(run, profile, 0), replications, workers), LEVEL)
+    measured = run.summary()
+    asked = [key for key in intervals if key.endswith("_ms") or key == "request_throughput"]
+    outside = tuple(key for key in asked if not intervals[key][0] <= measured[key] <= intervals[key][1])
+    return Coverage(len(asked) - len(outside), outside)
 
 
 def compare(run: MeasuredRun, profile: str, seeds: Iterable[int] = range(3)) -> Comparison:

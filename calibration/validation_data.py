@@ -22,33 +22,13 @@ _TOLD = ("gpu", "vllm_version", "model", "date", "command")
 
 def to_data(found: Validation) -> dict[str, Any]:
     """Return everything a report says, as JSON can hold it."""
-    prediction, run = found.prediction, found.runs[0]
-    scenario, source = prediction.scenario, prediction.results[0].provenance
-    known = run.measured.provenance
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "validation",
         "verdict": str(found.verdict),
         "words": found.words(),
-        "predicted": {
-            "profile": source.profile,
-            "model": source.model,
-            "gpu": source.gpu,
-            "vllm_version": source.vllm_version,
-            "seeds": len(prediction.results),
-            "first_seed": scenario.seed,
-            "interval_level": LEVEL if prediction.intervals else None,
-            "interval_contains": list(CONTAINS[:2] + CONTAINS[3:]) if prediction.intervals else [],
-            "warnings": list(dict.fromkeys(w for result in prediction.results for w in result.warnings)),
-        },
-        "measured": {
-            "runs": [one.name for one in found.runs],
-            "workload": run.measured.workload_text,
-            "requests": len(run.measured.table),
-            "concurrency": run.measured.concurrency,
-            "provenance": {key: known[key] for key in _TOLD if key in known},
-            "notes": [*(note for one in found.runs for note in one.notes), *_notes(found)],
-        },
+        "predicted": _predicted(found),
+        "measured": _measured(found),
         "metrics": [_metric(one) for one in found.metrics],
         "client_lag": [
             {**{key: 1e3 * value for key, value in _ms(asdict(lag)).items()}, "words": lag.words()}
@@ -69,6 +49,36 @@ def to_data(found: Validation) -> dict[str, Any]:
         "pictures": _pictures(found),
         "definitions": dict(DEFINITIONS),
         "servecast_version": version("servecast"),
+    }
+
+
+def _predicted(found: Validation) -> dict[str, Any]:
+    """Return where the prediction comes from."""
+    prediction = found.prediction
+    source = prediction.results[0].provenance
+    return {
+        "profile": source.profile,
+        "model": source.model,
+        "gpu": source.gpu,
+        "vllm_version": source.vllm_version,
+        "seeds": len(prediction.results),
+        "first_seed": prediction.scenario.seed,
+        "interval_level": LEVEL if prediction.intervals else None,
+        "interval_contains": list(CONTAINS) if prediction.intervals else [],
+        "warnings": list(dict.fromkeys(w for result in prediction.results for w in result.warnings)),
+    }
+
+
+def _measured(found: Validation) -> dict[str, Any]:
+    """Return where the measurement comes from."""
+    run = found.runs[0].measured
+    return {
+        "runs": [one.name for one in found.runs],
+        "workload": run.workload_text,
+        "requests": len(run.table),
+        "concurrency": run.concurrency,
+        "provenance": {key: run.provenance[key] for key in _TOLD if key in run.provenance},
+        "notes": [*(note for one in found.runs for note in one.notes), *_notes(found)],
     }
 
 

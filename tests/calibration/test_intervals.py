@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from apps import cli
-from calibration.accuracy import predict_again
+from calibration.accuracy import coverage
 from calibration.draws import RunToRun, draw, residual_spread, value_at, with_values
 from calibration.intervals import interval, predict_with_intervals, replicated
 from simulator.errors import InputError
@@ -121,17 +121,13 @@ def test_too_few_replications_are_refused():
         predict_with_intervals(scenario(), replications=2)
 
 
-def test_nine_in_ten_metrics_of_measured_runs_lie_in_their_interval():
-    inside = []
-    for name in names():
-        run = load_measured(name)
-        question, _summary = predict_again(run, "h200-llama-3.1-8b")
-        found, measured = predict_with_intervals(question, replications=20).intervals, run.summary()
-        for key, limits in found.items():
-            if (key in measured and key.endswith("_ms")) or key == "request_throughput":
-                inside.append(limits[0] <= measured[key] <= limits[1])
-    assert len(inside) == 63
-    assert 0.80 <= np.mean(inside) <= 0.97
+def test_nine_in_ten_metrics_of_measured_runs_lie_in_their_interval(capsys):
+    """Of three runs no profile was fitted on; 80 to 97 % is what honest intervals of level 90 % give."""
+    found = [coverage(load_measured(name), "h200-llama-3.1-8b", 20) for name in names()]
+    assert sum(one.count for one in found) == 63
+    assert 0.80 <= sum(one.inside for one in found) / 63 <= 0.97
+    assert cli.main(["accuracy", "h200-llama-3.1-8b-c32", "--replications", "5"]) == 0
+    assert "inside their 90 % interval:" in capsys.readouterr().out
 
 
 def test_the_command_line_shows_them_on_request(capsys):
