@@ -82,8 +82,7 @@ def simulate_command(
     """
     from simulator.simulate import simulate
 
-    for path in (output, per_request, timeline, save_scenario):
-        _check_place(path)
+    _check_places(output, per_request, timeline, save_scenario)
     source = {
         "rate": rate, "burstiness": burstiness, "concurrency": concurrency, "max_concurrency": max_concurrency,
         "requests": requests, "trace": trace, "rate_scale": rate_scale, "prompt_tokens": prompt_tokens,
@@ -93,12 +92,13 @@ def simulate_command(
     question = _question(command, scenario, server, source, {"over_length": over_length, "seed": seed})
     wanted = replications if replications is not None else 20 if intervals else 0
     result = _with_intervals(question, wanted, workers) if wanted else simulate(question)
+    seconds = None if timeline is None else result.timeline  # may be refused: before anything is written
     if save_scenario is not None:
         write_file(save_scenario, question.to_json() + "\n")
     if per_request is not None:
         _write_csv(per_request, result.requests)
-    if timeline is not None:
-        _write_csv(timeline, result.timeline)
+    if timeline is not None and seconds is not None:
+        _write_csv(timeline, seconds)
     show(result, format, output)
     if result.records.died:
         raise typer.Exit(1)
@@ -130,12 +130,16 @@ def _question(
     return Scenario.from_command(command, workload=workload, **server, **rest)
 
 
-def _check_place(path: Path | None) -> None:
-    """Refuse, before any work, a file whose folder does not exist."""
+def _check_places(*paths: Path | None) -> None:
+    """Refuse, before any work, a file whose folder does not exist, and two outputs in one file."""
     from simulator.errors import InputError
 
-    if path is not None and str(path) != "-" and not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+    files = [path for path in paths if path is not None and str(path) != "-"]
+    for path in files:
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+        if [other.resolve() for other in files].count(path.resolve()) > 1:
+            raise InputError(f"two outputs would be written to {path}; give each a file of its own")
 
 
 def _write_csv(path: Path, table: pd.DataFrame) -> None:

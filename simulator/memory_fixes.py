@@ -38,7 +38,7 @@ def suggest_fixes(
     if len(found) < wanted:
         found += _shortened(engine, model, gpu, single)
     if len(found) < wanted:
-        found += _with_more_of_the_card(engine, model, gpu)
+        found = _without_supersets(found + _with_more_of_the_card(engine, model, gpu))
     if len(found) < wanted:
         found += _several_bigger_gpus(engine, model, gpu, gpus)
     longest = largest_that_starts(engine, model, gpu) if len(found) < wanted else 0
@@ -46,6 +46,17 @@ def suggest_fixes(
         plan = plan_once(with_max_model_len(engine, longest), model, gpu, search=False)
         found.append(_fix(f"--max-model-len {longest}", "only very short requests are served", plan))
     return tuple(found[:wanted])
+
+
+def _without_supersets(fixes: list[Fix]) -> list[Fix]:
+    """Leave out what another fix does with fewer flags."""
+    flags = [set(_pairs(fix.flags)) for fix in fixes]
+    return [fix for fix, mine in zip(fixes, flags, strict=True) if not any(other < mine for other in flags)]
+
+
+def _pairs(flags: str) -> list[str]:
+    """Return ``--flag value`` pairs."""
+    return ["--" + part.strip() for part in flags.split("--") if part.strip()]
 
 
 def _with_more_of_the_card(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec) -> list[Fix]:

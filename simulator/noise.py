@@ -26,7 +26,9 @@ class StepNoise:
         self._lists: list[tuple[list[float], list[float]]] = []  # (GPU, launch) of each mode
 
     def _load(self, block: int) -> None:
-        generator = np.random.Generator(np.random.Philox(key=[self._seed, self._stream], counter=[0, 0, 0, block]))
+        generator = np.random.Generator(
+            np.random.Philox(key=np.array([self._seed, self._stream], dtype=np.uint64), counter=[0, 0, 0, block])
+        )
         normals, uniforms = generator.standard_normal(BLOCK), generator.random(BLOCK)
         cost = self._cost
         self._lists = [

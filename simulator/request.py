@@ -73,8 +73,8 @@ class Request:
         "sampled_step",
         "shared_keys",
         "status",
-        "tie_break",
         "table_tokens",
+        "tie_break",
     )
 
     def __init__(

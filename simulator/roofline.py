@@ -40,15 +40,3 @@ def default_profile(gpu: GpuSpec) -> Profile:
             "covariance": Covariance(),
         }
     )
-
-
-def basis(profile: Profile, model_name: str, gpu_name: str) -> str | None:
-    """Return what a prediction for *model_name* on *gpu_name* rests on, or None if the profile was measured for it."""
-    source = profile.provenance
-    if not source.calibrated:
-        return f"{gpu_name}: no calibrated profile; a roofline with {source.note.removeprefix('uncalibrated: ')}"
-    if source.gpu != gpu_name:
-        return f"profile {profile.name} was calibrated on {source.gpu}, used for {gpu_name}"
-    if source.model != model_name:
-        return f"profile {profile.name} was calibrated on model {source.model}, used for {model_name}"
-    return None

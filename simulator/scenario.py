@@ -23,7 +23,10 @@ SCHEMA_VERSION = 1
 
 
 class Scenario(BaseModel):
-    """See the module text.  *profile* is the name of a shipped profile or a path; None asks for a data-sheet answer."""
+    """A server, its model and GPU, the profile that times it, and the load; frozen, with a JSON round trip.
+
+    *profile* is the name of a shipped profile or a path; None asks for a data-sheet answer.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,7 +37,7 @@ class Scenario(BaseModel):
     profile: str | None = None
     workload: Workload
     over_length: OverLength = "fail"
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     #: Remarks on how the question was read (flags that were not understood ...); they become warnings of the result.
     notes: tuple[str, ...] = ()
 

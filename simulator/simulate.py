@@ -7,18 +7,15 @@ The same scenario gives the same result, byte for byte.
 
 from __future__ import annotations
 
-import numpy as np
-
+from simulator import footing
 from simulator.cohort import CohortScheduler
 from simulator.errors import DoesNotFitError, UnsupportedError
 from simulator.host_memory import HostMemory, host_memory
 from simulator.memory import MemoryPlan, plan_memory
 from simulator.memory_plan import with_max_model_len
-from simulator.memory_terms import is_v0
 from simulator.profile import Profile, load_profile
-from simulator.records import Records, Status
 from simulator.result import Provenance, Result
-from simulator.roofline import basis, default_profile
+from simulator.roofline import default_profile
 from simulator.scenario import Scenario
 from simulator.scheduler import V1Scheduler
 from simulator.server import Load, Server
@@ -56,17 +53,16 @@ def simulate(
     host = host_memory(engine, scenario.model, scenario.gpu, profile)
     server = Server(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)
     records = server.run()
-    rests_on = basis(profile, scenario.model.name, scenario.gpu.name)
+    unmeasured = footing.not_measured(scenario, profile)
     timer = server.timer
-    outside = cost.leaving_hull(timer.most_tokens, timer.most_decode_reqs, timer.longest_context)
+    left = cost.leaving_hull(timer.most_tokens, timer.most_decode_reqs, timer.longest_context)
     warnings = [
         *scenario.notes,
         *sent.notes,
-        *([rests_on] if rests_on else []),
-        *_first_answers(scenario),
-        *_simplified(scenario),
-        *([_outside(profile, outside)] if outside else []),
-        *_unanswered(records),
+        *unmeasured,
+        *footing.remarks(scenario),
+        *footing.outside(profile, left),
+        *footing.unanswered(records),
     ]
     return Result(
         scenario=scenario,
@@ -74,7 +70,7 @@ def simulate(
         records=records,
         provenance=Provenance(
             profile=profile.name if scenario.profile is not None else None,
-            calibrated=rests_on is None and not _first_answers(scenario),
+            calibrated=not unmeasured,
             gpu=scenario.gpu.name,
             model=scenario.model.name,
             vllm_version=engine.vllm_version,
@@ -99,58 +95,3 @@ def _memory(plan: MemoryPlan, host: HostMemory | None) -> dict[str, int | float]
         "kv_tokens": plan.kv_tokens,
         "max_concurrency": plan.max_concurrency,
     }
-
-
-def _first_answers(scenario: Scenario) -> list[str]:
-    """What the step times of this scenario were never measured with."""
-    engine, found = scenario.engine, []
-    if is_v0(engine):
-        found.append(
-            f"vLLM {engine.vllm_version} runs its V0 engine: scheduling and blocks are exact, but no V0 was measured; "
-            "step times are V1's with V0's graphs and swaps, not calibrated"
-        )
-    if engine.tensor_parallel_size > 1:
-        found.append(
-            f"tensor_parallel_size {engine.tensor_parallel_size}: step times are a first answer "
-            "(work divided by the ranks, plus all-reduces), not calibrated"
-        )
-    quantization = engine.quantization or scenario.model.quantization
-    if quantization:
-        found.append(f"quantization {quantization}: step times are a first answer (bytes per weight), not calibrated")
-    return found
-
-
-def _simplified(scenario: Scenario) -> list[str]:
-    interval = scenario.engine.stream_interval
-    if interval == 1:
-        return []
-    return [f"stream_interval {interval}: ITL is given per token, as if every token had a message of its own"]
-
-
-def _outside(profile: Profile, names: tuple[str, ...]) -> str:
-    hull = profile.hull
-    ranges = ", ".join(f"{name} (calibrated up to {getattr(hull, name):,})" for name in names)
-    return f"outside the range profile {profile.name} was calibrated in: {ranges}; these step times are extrapolated"
-
-
-def _unanswered(records: Records) -> list[str]:
-    status = np.asarray(records.status)
-    rejected, unfinished = int((status == Status.REJECTED).sum()), int((status == Status.UNFINISHED).sum())
-    ignored = int((status == Status.IGNORED).sum())
-    found = []
-    if ignored:
-        found.append(
-            f"{ignored} requests were ignored: longer than the prompt limit or than the KV cache, V0 ends them without "
-            "an error, the rest of their tokens is missing (raise max_num_batched_tokens or gpu_memory_utilization)"
-        )
-    if rejected:
-        found.append(
-            f"{rejected} requests can never be scheduled: prompt and output need more KV blocks than the "
-            f"{records.num_gpu_blocks - 1} usable ones; vLLM would let the first of them block the queue for ever "
-            "(raise gpu_memory_utilization, or lower max_model_len)"
-        )
-    if records.died:
-        found.append(f"the engine died after {records.died_s:.1f} s, {unfinished} requests unanswered: {records.died}")
-    elif unfinished:
-        found.append(f"{unfinished} requests were never finished: nothing in the engine could go on")
-    return found

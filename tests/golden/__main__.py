@@ -31,9 +31,16 @@ def first_mismatch(scenario: dict[str, Any], vllm_version: str) -> str | None:
 def main(paths: list[str]) -> int:
     """Replay every scenario of every file."""
     failed = False
+    if not paths:
+        print("error: no golden file given; python -m tests.golden FILE...", file=sys.stderr)
+        return 1
     for path in paths:
-        golden = load(Path(path))
-        scenarios = golden["scenarios"]
+        try:
+            golden = load(Path(path))
+            scenarios = golden["scenarios"]
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            print(f"error: {path}: not a golden file ({error})", file=sys.stderr)
+            return 1
         for scenario in scenarios.values() if isinstance(scenarios, dict) else scenarios:
             mismatch = first_mismatch(scenario, golden["vllm"])
             failed |= mismatch is not None

@@ -2,8 +2,7 @@ import pytest
 
 from simulator import catalogue
 from simulator.engine_config import EngineConfig
-from simulator.profile import load_profile
-from simulator.roofline import basis, default_profile, multiprocessors
+from simulator.roofline import default_profile, multiprocessors
 from simulator.step_cost import FULL, StepCost
 
 ENGINE = EngineConfig(model="m", max_model_len=4096, max_num_batched_tokens=2048, max_num_seqs=256)
@@ -19,16 +18,6 @@ def test_every_gpu_has_a_marked_answer(name):
     step_s = StepCost(profile, MODEL, gpu, ENGINE).gpu_s(FULL, 1, 1, 1, 1, 1, 500, 500, 0.0, 0)
     read_s = 2 * MODEL.linear_weights / gpu.memory_bandwidth_bytes_per_s
     assert read_s < step_s < 2 * read_s + 5e-3
-    assert "no calibrated profile" in basis(profile, MODEL.name, gpu.name)
-
-
-def test_a_measured_profile_needs_no_remark_where_it_was_measured():
-    profile = load_profile("h200-llama-3.1-8b")
-    assert basis(profile, "meta-llama/Llama-3.1-8B", "H200") is None
-    assert "calibrated on model meta-llama/Llama-3.1-8B, used for Qwen/Qwen3-14B" in basis(
-        profile, "Qwen/Qwen3-14B", "H200"
-    )
-    assert "calibrated on H200, used for H100" in basis(profile, "meta-llama/Llama-3.1-8B", "H100")
 
 
 def test_the_longest_name_that_fits_tells_the_multiprocessors():

@@ -1,0 +1,120 @@
+"""What an answer rests on: what was measured for it, what was not, and what the user should know about the result.
+
+An answer counts as calibrated if the profile was measured on this GPU, with a model of these dimensions, with this
+version of vLLM (0.24 and 0.24.1 are one), and with the engine running the same way.  Limits (batch, tokens, memory) do
+not matter: the profile covers them, and `outside` names the range that was left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator import catalogue
+from simulator.engine_config import EngineConfig
+from simulator.memory_terms import is_v0
+from simulator.model_spec import ModelSpec
+from simulator.profile import Profile
+from simulator.records import Records, Status
+from simulator.scenario import Scenario
+from simulator.versions import release
+
+#: What a model is called, and for how long it may run, does not change the time of a step.
+_NAMES = {"name", "source", "verified", "max_position_embeddings"}
+
+
+def not_measured(scenario: Scenario, profile: Profile) -> list[str]:
+    """Return, in a line each, in which respects *profile* was not measured for this scenario; empty: calibrated."""
+    source, gpu = profile.provenance, scenario.gpu.name
+    if not source.calibrated:
+        note = source.note.removeprefix("uncalibrated: ")
+        return [f"{gpu}: no calibrated profile; a roofline with {note}", *_engine(scenario, profile)]
+    found = []
+    if source.gpu != gpu:
+        found.append(f"profile {profile.name} was calibrated on {source.gpu}, used for {gpu}")
+    if not _same_model(source.model, scenario.model):
+        found.append(f"profile {profile.name} was calibrated on model {source.model}, used for {scenario.model.name}")
+    return found + _engine(scenario, profile)
+
+
+def _same_model(name: str, model: ModelSpec) -> bool:
+    known = catalogue.model(name)
+    if name == model.name or known is None:
+        return name == model.name
+    return known.model_dump(exclude=_NAMES) == model.model_dump(exclude=_NAMES)
+
+
+def _engine(scenario: Scenario, profile: Profile) -> list[str]:
+    """What about the way the engine runs was not measured."""
+    engine, version = scenario.engine, profile.provenance.vllm_version
+    if is_v0(engine):
+        return [
+            f"vLLM {engine.vllm_version} runs its V0 engine: scheduling and blocks are exact, but no V0 was measured; "
+            "step times are V1's with V0's graphs and swaps, not calibrated"
+        ]
+    found = []
+    if version and release(version)[:2] != release(engine.vllm_version)[:2]:
+        found.append(
+            f"step times were measured with vLLM {version}, used for {engine.vllm_version}: scheduled by its rules, "
+            "at the measured speed"
+        )
+    unlike = _unlike(engine, scenario.model)
+    return found + [f"{what}: step times are a first answer ({how}), not calibrated" for what, how in unlike]
+
+
+def _unlike(engine: EngineConfig, model: ModelSpec) -> list[tuple[str, str]]:
+    """What differs from the engines that were measured, and how it is answered all the same."""
+    found = []
+    if engine.tensor_parallel_size > 1:
+        how = "work divided by the ranks, plus all-reduces"
+        found.append((f"tensor_parallel_size {engine.tensor_parallel_size}", how))
+    if quantization := engine.quantization or model.quantization:
+        found.append((f"quantization {quantization}", "bytes per weight"))
+    if engine.kv_cache_dtype not in ("auto", "bfloat16", "float16"):
+        found.append((f"kv_cache_dtype {engine.kv_cache_dtype}", "bytes per value"))
+    if engine.enforce_eager or engine.cudagraph_mode != "FULL_AND_PIECEWISE":
+        mode = "enforce_eager" if engine.enforce_eager else f"cudagraph_mode {engine.cudagraph_mode}"
+        found.append((mode, "launches of steps without a graph, as large steps have them"))
+    if not engine.async_scheduling:
+        found.append(("async_scheduling off", "the same costs, one after the other"))
+    return found
+
+
+def remarks(scenario: Scenario) -> list[str]:
+    """Return what is simplified in this scenario without making its times wrong."""
+    interval = scenario.engine.stream_interval
+    if interval == 1:
+        return []
+    return [f"stream_interval {interval}: ITL is given per token, as if every token had a message of its own"]
+
+
+def outside(profile: Profile, names: tuple[str, ...]) -> list[str]:
+    """Return the warning that the hull of *profile* was left in the dimensions *names*; empty if it was not."""
+    if not names:
+        return []
+    hull = profile.hull
+    ranges = ", ".join(f"{name} (calibrated up to {getattr(hull, name):,})" for name in names)
+    return [f"outside the range profile {profile.name} was calibrated in: {ranges}; these step times are extrapolated"]
+
+
+def unanswered(records: Records) -> list[str]:
+    """Return which requests got no answer, and why."""
+    status = np.asarray(records.status)
+    rejected, unfinished = int((status == Status.REJECTED).sum()), int((status == Status.UNFINISHED).sum())
+    ignored = int((status == Status.IGNORED).sum())
+    found = []
+    if ignored:
+        found.append(
+            f"{ignored} requests were ignored: longer than the prompt limit or than the KV cache, V0 ends them without "
+            "an error, the rest of their tokens is missing (raise max_num_batched_tokens or gpu_memory_utilization)"
+        )
+    if rejected:
+        found.append(
+            f"{rejected} requests can never be scheduled: prompt and output need more KV blocks than the "
+            f"{records.num_gpu_blocks - 1} usable ones; vLLM would let the first of them block the queue for ever "
+            "(raise gpu_memory_utilization, or lower max_model_len)"
+        )
+    if records.died:
+        found.append(f"the engine died after {records.died_s:.1f} s, {unfinished} requests unanswered: {records.died}")
+    elif unfinished:
+        found.append(f"{unfinished} requests were never finished: nothing in the engine could go on")
+    return found

@@ -1,0 +1,59 @@
+"""What was not measured is marked, and what was is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.footing import not_measured
+from simulator.profile import load_profile
+from simulator.scenario import Scenario
+from simulator.simulate import simulate
+from simulator.workload import RateWorkload
+
+PROFILE = "h200-llama-3.1-8b"
+LINE = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384"
+
+
+def marks(line: str, **more) -> str:
+    scenario = Scenario.from_command(line, profile=PROFILE, workload=RateWorkload(rate=5, num_prompts=3), **more)
+    return "; ".join(not_measured(scenario, load_profile(PROFILE)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LINE,
+        LINE + " --max-num-seqs 64 --max-num-batched-tokens 2048 --no-enable-prefix-caching",
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 16384",
+    ],
+)
+def test_limits_and_names_leave_an_answer_calibrated(line):
+    assert marks(line) == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "mark"),
+    [
+        ("--enforce-eager", "enforce_eager"),
+        ("--no-async-scheduling", "async_scheduling off"),
+        ("--kv-cache-dtype fp8", "kv_cache_dtype fp8"),
+        ("--tensor-parallel-size 2", "tensor_parallel_size 2"),
+        ("--quantization fp8", "quantization fp8"),
+        ('--compilation-config \'{"cudagraph_mode":"NONE"}\'', "cudagraph_mode NONE"),
+    ],
+)
+def test_an_engine_that_runs_otherwise_is_marked(flags, mark):
+    assert mark in marks(f"{LINE} {flags}")
+
+
+def test_another_version_gpu_or_model_is_marked():
+    assert "measured with vLLM 0.24.0, used for 0.10.0" in marks(LINE, vllm_version="0.10.0")
+    assert "calibrated on H200, used for H100" in marks(LINE, gpu="H100")
+    assert "used for Qwen/Qwen3-14B" in marks("vllm serve Qwen/Qwen3-14B --max-model-len 8192")
+
+
+def test_a_gpu_without_a_profile_gets_a_marked_answer():
+    scenario = Scenario.from_command(LINE, gpu="H100", workload=RateWorkload(rate=5, num_prompts=3))
+    result = simulate(scenario)
+    assert not result.provenance.calibrated
+    assert any("no calibrated profile" in warning for warning in result.warnings)
