@@ -5,6 +5,7 @@
     parts/NN.steps.jsonl, .gpu.jsonl   one pair a server start, written by the server itself
     bursts/NNN.json                 one burst: key, purpose, part, window [start, end], what the client saw, metrics
     calib.steps.jsonl.gz, calib.requests.json.gz    put together by `assemble`: what `calibration.fit` reads
+    calib.gpu.jsonl.gz              GPU times of the same steps, where the worker recorded them
 
 Only the steps inside the windows of good bursts are kept, so warm-up and failed bursts vanish; steps get new numbers,
 with a gap where bursts meet.  All times are of one ``time.monotonic``; where a later part's clock began again (a reboot
@@ -141,8 +142,8 @@ class RunFolder:
     def _write_steps(self, path: Path, shifts: Mapping[str, float]) -> int:
         header: dict[str, Any] | None = None
         count = offset = 0
-        path.unlink(missing_ok=True)
         lines: list[str] = []
+        gpu_lines: list[str] = []
         for part, shift in shifts.items():
             windows = [burst.window for burst in self.good() if burst.part == part]
             kept: set[int] = set()
@@ -157,10 +158,14 @@ class RunFolder:
                 if record["n"] in kept:
                     moved = {"n": record["n"] + offset, "t0": record["t0"] + shift, "t1": record["t1"] + shift}
                     lines.append(json.dumps({**record, **moved}, separators=(",", ":")))
+            for row in _records(self.prefix(part), "gpu"):
+                if row["n"] in kept:
+                    gpu_lines.append(json.dumps({**row, "n": row["n"] + offset, "h0": row["h0"] + shift,
+                                                 "h1": row["h1"] + shift}, separators=(",", ":")))  # fmt: skip
             count, offset = count + len(kept), offset + last + 1
-        if header is not None and count:
-            with gzip.open(path, "wt", encoding="utf-8") as file:
-                file.write("\n".join([json.dumps(header, separators=(",", ":")), *lines]) + "\n")
+        head = [json.dumps(header, separators=(",", ":"))] if header is not None and count else []
+        _write_lines(path, [*head, *lines] if head else [])
+        _write_lines(path.with_name(path.name.replace(".steps.", ".gpu.")), gpu_lines)
         return count
 
 
@@ -168,9 +173,17 @@ def _inside(time_s: float, windows: list[tuple[float, float]]) -> bool:
     return any(start - BEFORE_S <= time_s <= end + AFTER_S for start, end in windows)
 
 
-def _records(prefix: Path) -> Iterator[dict[str, Any]]:
+def _write_lines(path: Path, lines: list[str]) -> None:
+    """Write a gzip file of lines, or none (nor an old one) if there is nothing to write."""
+    path.unlink(missing_ok=True)
+    if lines:
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+def _records(prefix: Path, kind: str = "steps") -> Iterator[dict[str, Any]]:
     """Yield the records of a part; the last line may be cut where the server was killed."""
-    path = prefix.with_name(prefix.name + ".steps.jsonl")
+    path = prefix.with_name(f"{prefix.name}.{kind}.jsonl")
     if not path.is_file():
         return
     lines, _note = read_lines(path)

@@ -1,6 +1,7 @@
 """Bursts against a fake server: what is kept, what is not, how a run goes on after it broke."""
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -145,6 +146,8 @@ def write_part(folder: RunFolder, part: str, starts: list[float], tail: str = ""
     for number, start in enumerate(starts, 1):
         step = {"a": "s", "n": number, "t0": start, "t1": start + 0.001, "p": [[8, 0]], "d": 0, "dc": 0, "dm": 0}
         lines += [step, {"a": "u", "n": number, "t0": start + 0.01, "t1": start + 0.011}]
+    gpu = [{"n": number, "h0": start, "h1": start + 0.001, "g": 0.01} for number, start in enumerate(starts, 1)]
+    folder.prefix(part).with_name(f"{part}.gpu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in gpu))
     path = folder.prefix(part).with_name(f"{part}.steps.jsonl")
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + tail)
 
@@ -179,6 +182,9 @@ def test_parts_follow_each_other_even_after_a_reboot(tmp_path):
     assert steps.linked.tolist() == [False, False]
     sent = read_requests(folder.path / "calib.requests.json.gz").sent_s
     assert sent == pytest.approx(steps.plan_start_s)
+    gpu = [json.loads(line) for line in gzip.decompress((folder.path / "calib.gpu.jsonl.gz").read_bytes()).splitlines()]
+    assert [row["n"] for row in gpu] == steps.number.tolist()
+    assert [row["h0"] for row in gpu] == pytest.approx(steps.plan_start_s)
 
 
 def test_without_steps_nothing_is_written(tmp_path):
