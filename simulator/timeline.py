@@ -42,7 +42,8 @@ def timeline(records: Records, interval_s: float = 1.0) -> dict[str, Floats]:
     length_s = records.end_s - records.start_s
     if length_s / interval_s > MAX_ROWS:
         raise InputError(
-            f"an interval of {interval_s} s cuts {length_s:.0f} s into more than {MAX_ROWS:,} rows: the requests are spread over too long a time"
+            f"an interval of {interval_s} s cuts {length_s:.0f} s into more than {MAX_ROWS:,} rows: "
+            "the requests are spread over too long a time"
         )
     rows = max(1, math.ceil(length_s / interval_s - 1e-9))
     ends: Floats = records.start_s + interval_s * np.arange(1, rows + 1, dtype=np.float64)

@@ -26,9 +26,7 @@ def measure(name: str, *, plain: bool) -> dict[str, Any]:
     from simulator.simulate import simulate
 
     case = CASES[name]
-    scenario = Scenario.from_command(
-        case.server, profile=PROFILE, workload=case.workload, over_length=case.over_length
-    )
+    scenario = Scenario.from_command(case.server, profile=PROFILE, workload=case.workload, over_length=case.over_length)
     begin = time.perf_counter()
     result = simulate(scenario, scheduler=V1Scheduler if plain else CohortScheduler)
     simulated = time.perf_counter()
