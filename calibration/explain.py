@@ -27,7 +27,7 @@ TITLES = {TTFT: "TTFT", TOKEN: "time per token"}
 class Explanation:
     """Why a metric is off: the phase that contributes most, and the mechanism behind it, if one was found.
 
-    *compared*: how many mechanisms the recording let compare for this phase.
+    *compared*: how many step times and launches of this phase the recording let compare.
     """
 
     metric: str
@@ -51,7 +51,7 @@ class Explanation:
         found = self.mechanism
         if found is None and self.largest.phase in (PLAN_TO_EMIT, INTERVAL):
             agreed = "the step times at equal composition agree, so it is which requests shared which steps"
-            return f"{head}; {agreed if self.compared else 'too few steps of this kind were recorded to say why'}"
+            return f"{head}; {agreed if self.compared else 'the recording does not tell why'}"
         if found is None:
             return head
         seen = f" ({found.count:,} seen)" if found.count else ""
@@ -71,7 +71,8 @@ def explain(found: Sequence[Contribution], known: Sequence[Mechanism]) -> list[E
             measured = sum((one.measured_ms or 0.0) * one.share for one in parts)
             candidates = [one for one in known if _concerns(one, largest)]
             behind = _behind(largest, candidates)
-            explanations.append(Explanation(metric, error, measured, largest, behind, len(candidates)))
+            times = sum(one.area in ("launch", "GPU time") for one in candidates)
+            explanations.append(Explanation(metric, error, measured, largest, behind, times))
     return explanations
 
 
@@ -97,7 +98,8 @@ def _concerns(one: Mechanism, phase: Contribution) -> bool:
         launch = one.area == "launch" and one.mode == phase.mode and (one.idle is False or not phase.mixed)
         return launch or one.kind == ("mixed" if phase.mixed else "prefill")
     if phase.phase == INTERVAL:
-        return (busy_launch or one.kind == "mixed") if phase.mixed else one.kind == "decode"
+        alone = one.kind == "decode" or one.area == "engine loop"
+        return busy_launch or one.kind == "mixed" if phase.mixed else alone
     if phase.phase == SEND_TO_PLAN:
         return one.area == "queue" or one.what.startswith("send to plan")
     return phase.phase == EMIT_TO_CLIENT and phase.metric == TTFT and one.what.startswith("emit to client")

@@ -1,10 +1,10 @@
-"""What the two sides do differently, by mechanism: launches, GPU time, composition, queue, front end, KV blocks.
+"""What the two sides do differently, by mechanism: launches, GPU time, engine loop, composition, queue, front end, KV.
 
-Launches and GPU time are compared step by step at the *recorded* composition, so other decisions of the scheduler do
-not matter: launches where the recording shows them (`calibration.fit_cpu.Launches`, few requests arriving), GPU time as
-the median error of stretches by kind (`calibration.stretches`).  The queue is the mean number of waiting requests times
-the duration, per request (Little): waits for a limit of the scheduler, not for the loop.  The front end is read at the
-5th percentile, where nothing else is waited for.
+Launches, GPU time and the engine loop's other CPU work are compared step by step at the *recorded* composition, so other
+decisions of the scheduler do not matter: launches where the recording shows them (`calibration.fit_cpu.Launches`, few
+requests arriving), GPU time as the median error of stretches by kind (`calibration.stretches`).  The queue is the mean
+number of waiting requests times the duration, per request (Little): waits for a limit of the scheduler, not for the
+loop.  The front end is read at the 5th percentile, where nothing else is waited for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulator.step_cost import StepCost
 
 #: Fewer launches or stretches than this say nothing.
 LEAST = 5
-AREAS = ("launch", "GPU time", "step composition", "queue", "front end", "KV blocks")
+AREAS = ("launch", "GPU time", "engine loop", "step composition", "queue", "front end", "KV blocks")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def mechanisms(
     return [
         *_launches(recording, sent, profile),
         *_gpu_times(recording, profile),
+        *_engine_loop(recording, profile),
         *_composition(predicted, measured),
         *_waits(predicted, measured),
         *_memory(predicted, measured),
@@ -97,6 +98,19 @@ def _gpu_times(recording: Recording, profile: Profile) -> list[Mechanism]:
             what = f"step time, {name}"
             found.append(Mechanism("GPU time", what, expected, measured, "ms", int(chosen.sum()), kind=kind))
     return found
+
+
+def _engine_loop(recording: Recording, profile: Profile) -> list[Mechanism]:
+    """schedule() and update_from_output() of steps of decodes only: recorded as they are."""
+    steps, cpu = recording.steps, profile.cpu
+    alone = steps.prefill_tokens == 0
+    if alone.sum() < LEAST:
+        return []
+    seconds = (steps.plan_end_s - steps.plan_start_s + steps.update_end_s - steps.update_start_s)[alone]
+    per_request = cpu.schedule_per_request_s + cpu.update_per_request_s
+    expected = cpu.schedule_s + cpu.update_s + per_request * float(steps.num_reqs[alone].mean())
+    what = "schedule and update, decodes alone"
+    return [Mechanism("engine loop", what, 1e3 * expected, 1e3 * float(seconds.mean()), "ms", int(alone.sum()))]
 
 
 def _both(

@@ -87,6 +87,12 @@ def _notes(found: Validation) -> list[str]:
     notes = []
     if found.explanations and len(found.runs) > 1:
         notes.append(f"where the error arises is told of the first run, {found.runs[0].name}")
+    trace = found.runs[0].trace
+    if trace is not None and found.contributions and not trace.matched.all():
+        count = int(trace.matched.sum())
+        notes.append(
+            f"the phases of TTFT are told of {count} of {len(trace.matched)} requests: others' steps are missing"
+        )
     blocks = next((one for one in found.mechanisms if one.what == "blocks"), None)
     if blocks is not None and abs(blocks.difference) > BLOCKS_AGREE * blocks.measured:
         notes.append(

@@ -164,6 +164,22 @@ def test_a_server_is_started_loaded_recorded_judged_and_stopped(tmp_path):
     assert any("warming up" in line for line in told)
 
 
+def test_a_server_that_runs_already_is_only_asked(tmp_path):
+    from calibration.live_validation import LiveServer
+    from calibration.server import VllmServer
+    from calibration.validation_inputs import Judging, of_server
+
+    with VllmServer([sys.executable, str(SERVER), "serve"], log=tmp_path / "log") as running:
+        found = of_server(
+            question(requests=3, rate=20, output_tokens="4"), "vllm serve x", LiveServer(1000, url=running.url),
+            tmp_path / "out", Judging(bars={}),
+        )  # fmt: skip
+        running.check()
+    assert len(found.runs[0].measured.table) == 3
+    assert not (tmp_path / "out" / "server.log").exists()
+    assert found.explanations == ()
+
+
 def test_what_is_no_serve_line_is_not_started(tmp_path):
     from calibration.live_validation import LiveServer
     from simulator.workload import RateWorkload, traffic

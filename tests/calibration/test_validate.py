@@ -1,5 +1,6 @@
 """The comparison on servers whose truth is known: simulations, written down as recordings."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -132,13 +133,23 @@ def test_slower_steps_are_found_and_named(tmp_path):
 
 def test_what_the_recording_cannot_tell_is_not_claimed():
     largest = Contribution(TTFT, PLAN_TO_EMIT, 5.0, 9.0, -4.0, 1.0, 0, mixed=True)
-    assert "too few steps" in explain([largest], [])[0].words()
+    assert "does not tell why" in explain([largest], [])[0].words()
     equal = Mechanism("GPU time", "step time", 5.0, 5.1, "ms", 9, kind="mixed")
     assert "which requests shared which steps" in explain([largest], [equal])[0].words()
     slow = Mechanism("GPU time", "step time", 5.0, 8.0, "ms", 9, kind="mixed")
     assert explain([largest], [equal, slow])[0].mechanism is slow
     fast = Mechanism("GPU time", "step time", 9.0, 5.0, "ms", 9, kind="mixed")  # in the other direction
     assert explain([largest], [fast])[0].mechanism is None
+
+
+def test_steps_that_are_missing_are_noted(folder, tmp_path):
+    record(question(), tmp_path, "cut")
+    path = tmp_path / "cut.steps.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(lines[: len(lines) // 2])))
+    found = judged(tmp_path, "cut")
+    assert 0.3 < found.runs[0].trace.matched.mean() < 0.7
+    assert "others' steps are missing" in " ".join(to_data(found)["measured"]["notes"])
 
 
 def test_a_server_with_other_kv_blocks_is_noted(folder, tmp_path):
