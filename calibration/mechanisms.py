@@ -1,6 +1,6 @@
 """What the two sides do differently, by mechanism: launches, GPU time, engine loop, composition, queue, front end, KV.
 
-Launches, GPU time and the engine loop's other CPU work are compared step by step at the *recorded* composition, so other
+Launches, GPU time and the CPU work of the engine loop are compared step by step at the *recorded* composition, so other
 decisions of the scheduler do not matter: launches where the recording shows them (`calibration.fit_cpu.Launches`, few
 requests arriving), GPU time as the median error of stretches by kind (`calibration.stretches`).  The queue is the mean
 number of waiting requests times the duration, per request (Little): waits for a limit of the scheduler, not for the
