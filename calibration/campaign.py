@@ -20,6 +20,8 @@ from calibration.client import Target, replay
 from calibration.server import Progress, Server, ServerError, fetch
 
 PAUSE_S = 0.25
+#: Seconds a server that answers nothing any more may take to end.
+DYING_S = 2.0
 #: Failed bursts in a row that end a run.
 MOST_FAILED = 2
 #: Bursts in a row that are too long for the time left, before the run ends.
@@ -135,7 +137,7 @@ class Campaign:
         """Say it, and stop when it is the server's end or was so before."""
         message = f"{burst.key}: {run.first_error()}"
         try:
-            self.server.check()
+            self._check_for(0.0 if run.answered else DYING_S)
         except ServerError as error:
             raise RunStoppedError(f"{message}; {error}", error.log_tail) from None
         self._failed += 1
@@ -143,6 +145,14 @@ class Campaign:
         if self._failed >= MOST_FAILED or not run.answered:
             tail = getattr(self.server, "tail", str)()
             raise RunStoppedError(f"stopped: {message}", tail)
+
+    def _check_for(self, seconds: float) -> None:
+        """Raise `ServerError` if the server is gone, or goes within *seconds*: a dying one takes a moment."""
+        until = time.monotonic() + seconds
+        self.server.check()
+        while time.monotonic() < until:
+            time.sleep(0.2)
+            self.server.check()
 
 
 def metrics(url: str) -> dict[str, float]:

@@ -42,6 +42,7 @@ def opened(tmp_path, resume: bool = False) -> RunFolder:
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch):
     monkeypatch.setattr("calibration.campaign.PAUSE_S", 0.0)
+    monkeypatch.setattr("calibration.campaign.DYING_S", 0.0)
 
 
 def test_bursts_are_kept_until_the_time_is_used_up(tmp_path):
