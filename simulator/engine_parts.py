@@ -106,7 +106,9 @@ def _v1_with_offload(engine: EngineConfig, around: Surroundings, host: HostMemor
         unhashed_to_head=facts(engine.vllm_version).unhashed_blocks_to_head,
     )
     factor = engine.kv_offloading_block_factor
-    scheduler = OffloadScheduler(SchedulerRules.of(engine), pool, CpuTier(host.num_blocks), factor=factor)
+    defers = facts(engine.vllm_version).kv_offload_defers_frees
+    tier = CpuTier(host.num_blocks)
+    scheduler = OffloadScheduler(SchedulerRules.of(engine), pool, tier, factor=factor, defers_frees=defers)
     offload = records.offload = OffloadRecords.for_requests(records.num_requests, host.num_blocks)
     timer = StepTimer(GraphDispatch(engine), around.cost, records, around.noise)
     pipeline = Pipeline(2 if engine.async_scheduling else 1)

@@ -22,6 +22,7 @@ from typing import Any
 from simulator.offload_plan import OffloadPlan, Transfer, WatchedPool
 from simulator.offload_stores import StoringScheduler
 from simulator.offload_tier import CpuTier, Found
+from simulator.plan import Plan
 from simulator.request import Request, Status
 from simulator.rules import SchedulerRules
 
@@ -29,8 +30,10 @@ from simulator.rules import SchedulerRules
 class OffloadScheduler(StoringScheduler):
     """V1's policy over a GPU pool and a CPU tier."""
 
-    def __init__(self, rules: SchedulerRules, blocks: WatchedPool, tier: CpuTier, *, factor: int = 1) -> None:
-        super().__init__(rules, blocks, tier, factor=factor)
+    def __init__(
+        self, rules: SchedulerRules, blocks: WatchedPool, tier: CpuTier, *, factor: int = 1, defers_frees: bool = True
+    ) -> None:
+        super().__init__(rules, blocks, tier, factor=factor, defers_frees=defers_frees)
         self.skipped: deque[Request] = deque()  # passed over for a reason that is not capacity
         self.external_queries_tokens = 0
         self.external_hits_tokens = 0
@@ -68,7 +71,15 @@ class OffloadScheduler(StoringScheduler):
         for row, request in list(self._in_progress.items()):
             if request.status is Status.RUNNING and request.num_computed_tokens >= request.num_tokens:
                 del self._in_progress[row]
+        if self._defers_frees and plan.num_tokens:
+            self.blocks.begin_step({request.row for request in plan.requests})
         return plan
+
+    def update(self, plan: Plan) -> tuple[list[Request], list[Request]]:
+        """See `V1Scheduler.update`."""
+        if self._defers_frees and plan.num_tokens:
+            self.blocks.end_step()
+        return super().update(plan)
 
     def transfers_done(self, transfers: Iterable[Transfer]) -> None:
         """Take in the report that *transfers* are done."""

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from simulator.offload_plan import OffloadPlan, Transfer, WatchedPool
 from simulator.offload_tier import CpuTier
 from simulator.request import Request
@@ -22,8 +24,11 @@ class StoringScheduler(V1Scheduler):
 
     blocks: WatchedPool
 
-    def __init__(self, rules: SchedulerRules, blocks: WatchedPool, tier: CpuTier, *, factor: int = 1) -> None:
+    def __init__(
+        self, rules: SchedulerRules, blocks: WatchedPool, tier: CpuTier, *, factor: int = 1, defers_frees: bool = True
+    ) -> None:
         super().__init__(rules, blocks)
+        self._defers_frees = defers_frees and rules.async_scheduling
         self.tier = tier
         self.factor = factor
         self.skipped_stores = 0
@@ -43,7 +48,9 @@ class StoringScheduler(V1Scheduler):
         for victim in plan.preempted:
             plan.flush += self._transfers.get(victim.row, [])
         if self._orphans:
-            again = (store for block in self.blocks.handed_out for store in self._orphans.get(block, ()))
+            newcomers = [request for request, _cached in plan.admitted] + [load.request for load in plan.loads]
+            taken = chain(self.blocks.handed_out, *(request.blocks for request in newcomers))  # shared ones as well
+            again = (store for block in taken for store in self._orphans.get(block, ()))
             plan.flush += dict.fromkeys(again)
 
     def _order_stores(self, plan: OffloadPlan) -> None:
@@ -54,10 +61,8 @@ class StoringScheduler(V1Scheduler):
             if start is None:
                 continue
             end = min(request.num_computed_tokens + n, request.num_tokens, request.num_prompt_tokens) // size
-            if end <= start:
-                continue
             keys = self._keys(request, start * size, end * size)
-            new = self.tier.begin_store(keys)
+            new = self.tier.begin_store(keys) if keys else []
             if new is None:
                 self.skipped_stores += 1
                 continue
@@ -77,6 +82,12 @@ class StoringScheduler(V1Scheduler):
                 store = Transfer(request, new, copied, is_store=True)
                 self._transfers.setdefault(request.row, []).append(store)
                 plan.stores.append(store)
+
+    def _preempt(self, victim: Request) -> None:
+        super()._preempt(victim)
+        if victim.row in self._stored:  # as its prompt is computed again, what the tier has lost is stored again
+            self._stored.remove(victim.row)
+            self._to_store[victim.row] = victim.num_prompt_tokens // (self.blocks.block_size * self.factor)
 
     def _store_done(self, store: Transfer) -> None:
         self.tier.end_store(store.keys)

@@ -25,6 +25,7 @@ from simulator.unsimulated import unsimulated_features
 from simulator.versions import DEFAULT_VERSION, facts
 
 V0_SWAP_SPACE_GIB = 4.0
+_OFFLOAD_AS_NOW = (0, 23, 0)
 _ASYNC_METHODS = ("eagle", "eagle3", "mtp", "dflash", "ngram_gpu")
 _V0_ONLY = (
     "num_scheduler_steps", "scheduler_delay_factor", "num_lookahead_slots", "disable_async_output_proc",
@@ -165,6 +166,10 @@ def _swap_space(asked: Asked) -> float | None:
 def _kv_offloading(asked: Asked) -> dict[str, Any]:
     """Return the CPU tier's size, also where it is written as a connector's configuration, and its block factor."""
     transfer = asked.get("kv_transfer_config", {})
+    used = asked.get("kv_offloading_size") or transfer.get("kv_connector") == "OffloadingConnector"
+    if used and not asked.is_v0 and asked.known.version < _OFFLOAD_AS_NOW:
+        asked.note(f"KV offload of vLLM {asked.version} is simulated by the rules of 0.24 (before 0.23 it also stored "
+                   "generated tokens)")  # fmt: skip
     extra = transfer.get("kv_connector_extra_config") or {}
     if asked.is_v0 or transfer.get("kv_connector") != "OffloadingConnector":
         return {}

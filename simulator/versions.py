@@ -58,6 +58,7 @@ class VersionFacts:
     kv_log_is_concurrency_times_length: bool = False  # "GPU KV cache size" = concurrency * max_model_len, else blocks*B
     swap_space_flag: bool = True
     kv_offload_flag: bool = False
+    kv_offload_defers_frees: bool = False  # blocks of a request in a step in flight come back when that is over
     block_sizes: tuple[int, ...] | None = (8, 16, 32)  # values the parser accepts; None: any, the backend decides
 
     # CUDA graphs, of V1 where there is one
@@ -92,7 +93,7 @@ CHANGES: tuple[tuple[tuple[int, int, int], dict[str, Any]], ...] = (
     ((0, 20, 0), {"gpu_memory_utilization": 0.92, "graphs_in_memory_budget": True}),
     ((0, 22, 0), {"kv_log_is_concurrency_times_length": True}),
     ((0, 23, 0), {"unhashed_blocks_to_head": True}),
-    ((0, 24, 0), {"watermark_available": True}),
+    ((0, 24, 0), {"watermark_available": True, "kv_offload_defers_frees": True}),
     (
         (0, 33, 0),
         {

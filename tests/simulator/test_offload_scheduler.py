@@ -223,3 +223,14 @@ def test_requests_passed_over_stay_in_front(policy):
     world.done(*plan.loads)
     assert world.step().requests == [loading]
     assert later.status is Status.WAITING
+
+
+def test_async_blocks_of_a_victim_that_a_step_still_writes_to_come_back_when_it_is_over():
+    world = World(gpu=9, async_scheduling=True)
+    world.add(15, 20), world.add(16, 20)
+    first = world.scheduler.schedule()
+    second = world.scheduler.schedule()  # no block is free: the second request goes, its blocks do not yet
+    assert len(second.preempted) == 1
+    assert world.pool.num_free == 0
+    world.scheduler.update(first)
+    assert world.pool.num_free == 4
