@@ -76,15 +76,19 @@ def _unlike(engine: EngineConfig, model: ModelSpec) -> list[tuple[str, str]]:
         found.append((mode, "launches of steps without a graph, as large steps have them"))
     if not engine.async_scheduling:
         found.append(("async_scheduling off", "the same costs, one after the other"))
+    if engine.kv_offloading_size:
+        found.append(("KV offload", "copies at the link's rate, which do not slow the steps beside them"))
     return found
 
 
 def remarks(scenario: Scenario) -> list[str]:
     """Return what is simplified in this scenario without making its times wrong."""
-    interval = scenario.engine.stream_interval
-    if interval == 1:
-        return []
-    return [f"stream_interval {interval}: ITL is given per token, as if every token had a message of its own"]
+    engine, found = scenario.engine, []
+    if (interval := engine.stream_interval) != 1:
+        found.append(f"stream_interval {interval}: ITL is given per token, as if every token had a message of its own")
+    if (steps := engine.num_scheduler_steps) > 1 and not engine.multi_step_stream_outputs:
+        found.append(f"multi_step_stream_outputs off: ITL is given per token, {steps} of which arrive at a time")
+    return found
 
 
 def outside(profile: Profile, names: tuple[str, ...]) -> list[str]:
@@ -114,7 +118,10 @@ def unanswered(records: Records) -> list[str]:
             "(raise gpu_memory_utilization, or lower max_model_len)"
         )
     if records.died:
-        found.append(f"the engine died after {records.died_s:.1f} s, {unfinished} requests unanswered: {records.died}")
+        what = "hangs" if records.died.startswith("vLLM hangs") else "died"
+        found.append(
+            f"the engine {what} after {records.died_s:.1f} s, {unfinished} requests unanswered: {records.died}"
+        )
     elif unfinished:
         found.append(f"{unfinished} requests were never finished: nothing in the engine could go on")
     return found

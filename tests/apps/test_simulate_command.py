@@ -94,8 +94,8 @@ def test_bad_input_is_one_line_exit_1_and_nothing_written(asked, capsys, tmp_pat
 
 def test_an_engine_that_died_is_an_answer_with_exit_code_1(capsys):
     words = ["simulate", "vllm serve meta-llama/Llama-3.1-8B --max-model-len 4096 --swap-space 0 "
-             "--preemption-mode swap --num-gpu-blocks-override 300", "--gpu", "H200", "--vllm-version", "0.6.3", "--rate", "inf",
-             "--num-prompts", "40", "--prompt-tokens", "500", "--output-tokens", "200"]  # fmt: skip
+             "--preemption-mode swap --num-gpu-blocks-override 300", "--gpu", "H200", "--vllm-version", "0.6.3",
+             "--rate", "inf", "--num-prompts", "40", "--prompt-tokens", "500", "--output-tokens", "200"]  # fmt: skip
     assert cli.main(words) == 1
     out, err = capsys.readouterr()
     assert "requests completed" in out

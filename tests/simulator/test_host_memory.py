@@ -88,3 +88,13 @@ def test_offload_by_either_flag():
         )
     ]
     assert sizes == [4096, 4096]
+
+
+def test_offload_and_tokens_held_back_are_remarked():
+    found = simulate(scenario("--max-model-len 4096 --kv-offloading-size 8", profile="h200-llama-3.1-8b"))
+    assert not found.provenance.calibrated
+    assert any(warning.startswith("KV offload: step times are a first answer") for warning in found.warnings)
+    held = "--max-model-len 4096 --num-scheduler-steps 4 --no-multi-step-stream-outputs"
+    assert any(
+        "4 of which arrive at a time" in text for text in simulate(scenario(held, vllm_version="0.6.3")).warnings
+    )
