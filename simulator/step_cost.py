@@ -67,7 +67,7 @@ class StepCost:
         self._idle_start = profile.launch.start_s + profile.launch.idle_start_s
         self._linear_terms(profile, model, gpu, engine)
         self._attention_terms(profile, model, gpu, engine)
-        self._cpu_terms(profile, model)
+        self._cpu_terms(profile, model, engine)
         self._linear: dict[int, float] = {}
         self._head: dict[int, float] = {}
 
@@ -108,11 +108,12 @@ class StepCost:
         self._imbalance = scale * c.imbalance_factor * _IMBALANCE_BYTES * head_dim * layers / bandwidth
         self._slots, self._partial_wave = c.attention_slots, c.partial_wave_factor
 
-    def _cpu_terms(self, profile: Profile, model: ModelSpec) -> None:
+    def _cpu_terms(self, profile: Profile, model: ModelSpec, engine: EngineConfig) -> None:
         """Launch, tail, noise by mode; schedule and update."""
         launch, scale, layers = profile.launch, profile.host.launch_scale, model.num_hidden_layers
         modes = (launch.none, launch.piecewise, launch.full)
-        self._launch_constant = tuple(scale * (mode.constant_s + mode.per_layer_s * layers) for mode in modes)
+        kernels = launch.eager_factor * layers if engine.enforce_eager else layers
+        self._launch_constant = tuple(scale * (mode.constant_s + mode.per_layer_s * kernels) for mode in modes)
         self._launch_per_request = tuple(scale * mode.per_request_s for mode in modes)
         self._launch_idle = tuple(mode.idle_factor for mode in modes)
         self._tail = tuple(mode.tail_s for mode in modes)
