@@ -73,7 +73,7 @@ class Launch(Section):
 
     start_s: float = Field(ge=0)  # from the start of the launch to the first kernel
     idle_start_s: float = Field(default=0.0, ge=0)  # more when the engine loop had been asleep
-    #: --enforce-eager: nothing is fused, more kernels a layer.  Measured once: Llama-3.1-8B, H200, vLLM 0.24, 365 steps.
+    #: --enforce-eager: nothing is fused, more kernels a layer.  Measured once: Llama-3.1-8B, H200, vLLM 0.24.
     eager_factor: float = Field(default=1.5, ge=1)
     none: ModeLaunch
     piecewise: ModeLaunch

@@ -35,7 +35,7 @@ def test_all_bars_kept_is_code_0_and_one_broken_is_code_2(capsys):
         r"miss: TTFT p50 -\d\.\d % \(bar 1 %\)\. TTFT \(mean\): .* launch, no CUDA graph, busy: predicted", out
     )
     assert "MISS" in out
-    assert cli.main([*FIX8, "--bar", "ttft_p50=off", "--bar", "itl_p99=10"]) == 2
+    assert cli.main([*FIX8, "--bar", "ttft_p50=off", "--bar", "itl_p99=1"]) == 2
 
 
 def test_a_run_that_cannot_be_judged_is_code_1(tmp_path, capsys):
@@ -46,7 +46,7 @@ def test_a_run_that_cannot_be_judged_is_code_1(tmp_path, capsys):
 
 
 def test_the_measured_side_may_be_a_shipped_run(capsys):
-    words = ["validate", "--measured", "h200-llama-3.1-8b-c32", "--profile", PROFILE, "--replications", "0"]
+    words = ["validate", "--measured", "h200-llama-3.1-8b-chat12", "--profile", PROFILE, "--replications", "0"]
     assert cli.main([*words, "--format", "json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["verdict"] == "pass"

@@ -104,7 +104,8 @@ def test_slower_launches_are_found_and_named(folder):
     assert ttft.largest.title == "plan to emit of mixed steps, no CUDA graph"
     assert ttft.mechanism.what == "launch, no CUDA graph, busy"
     assert ttft.mechanism.difference == pytest.approx(-4.0, abs=0.6)
-    assert -4.5 < ttft.error_ms < -1.5  # partly hidden behind the GPU
+    means = [simulate(question(), timed_by=by).summary()["mean_ttft_ms"] for by in (None, slower_launches(4e-3))]
+    assert ttft.error_ms == pytest.approx(means[0] - means[1], rel=0.4)  # the prediction averages other seeds
     assert token.mechanism.what == "launch, no CUDA graph, busy"
     assert "launch, no CUDA graph, busy: predicted" in found.words()
 
@@ -254,7 +255,7 @@ def test_the_prediction_comes_first_and_the_server_gets_the_predicted_requests(t
 
 
 def test_a_measured_run_without_steps_is_judged_but_not_explained():
-    found = of_measured(["h200-llama-3.1-8b-c32"], PROFILE, Judging())
+    found = of_measured(["h200-llama-3.1-8b-chat12"], PROFILE, Judging())
     assert found.verdict is Verdict.passed
     assert found.explanations == ()
 
