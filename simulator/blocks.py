@@ -3,8 +3,8 @@
 Rules (vLLM V1, kv_cache_manager and block_pool; read in 0.24 and checked against the real classes):
 
 * Block 0 is the null block, so ``num_blocks - 1`` are usable.  Free blocks form one queue; allocation takes its head.
-* Freed blocks go back last to first: those without a hash to the head (0.23 and later), the others to the tail.
-  Before 0.23 all of them go to the tail.
+* Freed blocks go back last to first: those without a hash to the head (0.24 and later), the others to the tail.
+  Before that all of them go to the tail.
 * A cached block keeps its hash until it is taken from the queue for new content (that is the eviction).
 * A hit takes a block out of the queue from wherever it stands.
 

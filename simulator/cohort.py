@@ -44,6 +44,7 @@ class CohortScheduler(V1Scheduler):
         """Return the plan of the next step; see `V1Scheduler.schedule`."""
         plan = Plan()
         budget = self.rules.max_num_batched_tokens
+        self._choose_threshold()
         self._promote(budget)
         size = self._settled - self._leaving
         if size and (size > budget or not self._can_step()):
@@ -67,6 +68,8 @@ class CohortScheduler(V1Scheduler):
     def _promote(self, budget: int) -> None:
         """Let the next requests of `running` that have nothing left but to decode join the cohort."""
         running, index, lag = self.running, self._settled, int(self.rules.async_scheduling)
+        if lag and not self.rules.async_length_guard:
+            return  # steps beyond the last token have no place in the calendar
         while index < len(running):
             request = running[index]
             in_flight = request.num_placeholders

@@ -25,6 +25,10 @@ class SchedulerRules:
     unfit_prompt_blocks_queue: bool = True
     #: PRIORITY: a request that is its own victim ends the running loop (up to 0.24) or only its own turn.
     self_victim_ends_loop: bool = True
+    #: Async: no step is planned that could only yield a token beyond max_tokens (0.11.1 and later).
+    async_length_guard: bool = True
+    #: A request that is alone in the engine is not chunked by the threshold (0.31 and later).
+    lone_request_ignores_threshold: bool = False
 
     @classmethod
     def of(cls, engine: EngineConfig) -> SchedulerRules:
@@ -39,7 +43,9 @@ class SchedulerRules:
             enable_chunked_prefill=engine.enable_chunked_prefill,
             long_prefill_token_threshold=engine.long_prefill_token_threshold,
             scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl and version.full_sequence_check,
-            watermark=engine.watermark,
+            watermark=engine.watermark if version.watermark_available else 0.0,
             unfit_prompt_blocks_queue=version.unfit_prompt_blocks_queue,
             self_victim_ends_loop=version.self_victim_ends_loop,
+            async_length_guard=version.async_length_guard,
+            lone_request_ignores_threshold=version.lone_request_ignores_long_prefill_threshold,
         )

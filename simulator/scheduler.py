@@ -30,6 +30,7 @@ class V1Scheduler:
         self.running: list[Request] = []
         self.waiting = WaitingQueue(priority=rules.priority_policy)
         self._admissions = 0
+        self._threshold = rules.long_prefill_token_threshold
         self.watermark_blocks = int(rules.watermark * blocks.num_blocks)
         #: Prefix lookups in tokens, as vllm:prefix_cache_queries and _hits count them.
         self.prefix_queries_tokens = 0
@@ -61,23 +62,33 @@ class V1Scheduler:
     def schedule(self) -> Plan:
         """Return the plan of the next step (its `num_tokens` is 0 if nothing can be done)."""
         plan = Plan()
+        self._choose_threshold()
         budget = self._serve_running(plan, 0, self.rules.max_num_batched_tokens)
         if not plan.preempted and self.waiting and budget > 0:
             self._admit_waiting(plan, budget)
         self._account(plan)
         return plan
 
+    def _choose_threshold(self) -> None:
+        rules = self.rules
+        alone = rules.lone_request_ignores_threshold and len(self.running) + len(self.waiting) == 1
+        self._threshold = 0 if alone else rules.long_prefill_token_threshold
+
     def _serve_running(self, plan: Plan, index: int, budget: int) -> int:
         """Give tokens to the running requests from *index* on, in order of admission; return the budget left."""
         rules, blocks, running = self.rules, self.blocks, self.running
-        threshold, longest = rules.long_prefill_token_threshold, rules.max_model_len - 1
+        threshold, longest, guarded = self._threshold, rules.max_model_len - 1, rules.async_length_guard
         caching, block_size = blocks.caching, blocks.block_size
         served, tokens = plan.requests, plan.tokens
         while index < len(running) and budget > 0:
             request = running[index]
             computed, placeholders = request.num_computed_tokens, request.num_placeholders
             # Async: do not plan a step that could only produce a token beyond max_tokens.
-            if placeholders and computed + 2 - placeholders >= request.num_prompt_tokens + request.max_tokens:
+            if (
+                placeholders
+                and guarded
+                and computed + 2 - placeholders >= request.num_prompt_tokens + request.max_tokens
+            ):
                 index += 1
                 continue
             n = request.num_tokens + placeholders - computed
@@ -152,8 +163,8 @@ class V1Scheduler:
                 self.prefix_queries_tokens += request.num_tokens
                 self.prefix_hits_tokens += cached
             n = request.num_tokens - cached
-            if rules.long_prefill_token_threshold:
-                n = min(n, rules.long_prefill_token_threshold)
+            if self._threshold:
+                n = min(n, self._threshold)
             if not rules.enable_chunked_prefill and n > budget:
                 if rules.unfit_prompt_blocks_queue:
                     break
@@ -165,7 +176,7 @@ class V1Scheduler:
             waiting.pop()
             self._admit(plan, request, hits, n)
             budget -= n
-        for request in reversed(passed_over):
+        for request in passed_over:  # which turns their order round, as vLLM did up to 0.11.2
             waiting.put_back(request)
 
     def _can_admit(self, request: Request, hits: list[int], num_tokens: int) -> bool:

@@ -45,6 +45,8 @@ class VersionFacts:
     self_victim_ends_loop: bool = True  # priority: a request that is its own victim ends the running loop
     unhashed_blocks_to_head: bool = False  # freed blocks without a hash go to the head of the free queue
     lone_request_ignores_long_prefill_threshold: bool = False
+    async_length_guard: bool = False  # no step is planned that could only yield a token beyond max_tokens
+    length_before_eos: bool = True  # an end-of-sequence token that is also the last one allowed says "length"
     partial_prefill_limits: bool = False  # --max-num-partial-prefills exists
 
     # batch limits of the devices with 70 GiB and more
@@ -85,23 +87,26 @@ CHANGES: tuple[tuple[tuple[int, int, int], dict[str, Any]], ...] = (
     ((0, 9, 2), {"v1_priority_policy": True, "excludes_a100": True}),
     ((0, 10, 0), {"async_scheduling_available": True, "capture_rule": "step8_to_2x"}),
     ((0, 11, 0), {"v0_available": False, "cudagraph_mode": "FULL_AND_PIECEWISE"}),
-    ((0, 11, 1), {"block_sizes": (*_V1_BLOCKS, 256), "kv_offload_flag": True, "capture_rule": "step8_then_16"}),
-    ((0, 12, 0), {"optimization_levels": True}),
-    ((0, 14, 0), {"async_scheduling_default": True, "unfit_prompt_blocks_queue": True}),
+    (
+        (0, 11, 1),
+        {
+            "block_sizes": (*_V1_BLOCKS, 256),
+            "kv_offload_flag": True,
+            "capture_rule": "step8_then_16",
+            "async_length_guard": True,
+            "length_before_eos": False,
+        },
+    ),
+    ((0, 12, 0), {"optimization_levels": True, "unfit_prompt_blocks_queue": True}),
+    ((0, 14, 0), {"async_scheduling_default": True}),
     ((0, 18, 0), {"swap_space_flag": False, "block_sizes": None}),
     ((0, 19, 0), {"full_sequence_check": True}),
     ((0, 20, 0), {"gpu_memory_utilization": 0.92, "graphs_in_memory_budget": True}),
     ((0, 22, 0), {"kv_log_is_concurrency_times_length": True}),
-    ((0, 23, 0), {"unhashed_blocks_to_head": True}),
-    ((0, 24, 0), {"watermark_available": True, "kv_offload_defers_frees": True}),
-    (
-        (0, 33, 0),
-        {
-            "self_victim_ends_loop": False,
-            "lone_request_ignores_long_prefill_threshold": True,
-            "has_160_gib_tier": True,
-        },
-    ),
+    # Blocks without a hash: 0.23 does it for sliding windows only.
+    ((0, 24, 0), {"watermark_available": True, "kv_offload_defers_frees": True, "unhashed_blocks_to_head": True}),
+    ((0, 31, 0), {"lone_request_ignores_long_prefill_threshold": True}),
+    ((0, 33, 0), {"self_victim_ends_loop": False, "has_160_gib_tier": True}),
 )
 
 

@@ -28,6 +28,7 @@ class Replay:
         config = scenario["config"]
         known = facts(vllm_version)
         self.is_async = bool(config.get("is_async", False))
+        self.length_before_eos = known.length_before_eos
         self.scheduler = kind(
             SchedulerRules(
                 max_num_seqs=config["seqs"],
@@ -41,6 +42,8 @@ class Replay:
                 watermark=config.get("watermark", 0.0),
                 unfit_prompt_blocks_queue=known.unfit_prompt_blocks_queue,
                 self_victim_ends_loop=known.self_victim_ends_loop,
+                async_length_guard=known.async_length_guard,
+                lone_request_ignores_threshold=known.lone_request_ignores_long_prefill_threshold,
             ),
             BlockPool(
                 config["blocks"],
@@ -121,9 +124,14 @@ class Replay:
 
     def _update_event(self, step: int, plan: Plan) -> Event:
         yielded, ended = self.scheduler.update(plan)
-        reasons = {self.names[request.row]: "stop" if self.scheduler.is_eos(request) else "length" for request in ended}
+        reasons = {self.names[request.row]: self._reason(request) for request in ended}
         members = self.members.pop(step) if plan.cohort_size else []
         return ["update", step, dict.fromkeys(self._ids(members + yielded), 1), reasons, self.scheduler.blocks.num_free]
+
+    def _reason(self, request: Request) -> str:
+        if self.length_before_eos and request.num_tokens >= request.end_tokens:
+            return "length"
+        return "stop" if self.scheduler.is_eos(request) else "length"
 
 
 def normalised(event: Event, config: dict[str, Any]) -> Event:

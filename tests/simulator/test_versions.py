@@ -22,7 +22,7 @@ from simulator.versions import facts, release
         ("gpu_memory_utilization", "0.19.0", "0.20.0", 0.90, 0.92),
         ("graphs_in_memory_budget", "0.19.0", "0.20.0", False, True),
         ("kv_log_is_concurrency_times_length", "0.20.0", "0.22.0", False, True),
-        ("unhashed_blocks_to_head", "0.22.0", "0.23.0", False, True),
+        ("unhashed_blocks_to_head", "0.23.0", "0.24.0", False, True),
         ("watermark_available", "0.23.0", "0.24.0", False, True),
         ("self_victim_ends_loop", "0.24.0", "0.33.0", True, False),
         ("has_160_gib_tier", "0.24.0", "0.33.0", False, True),
