@@ -89,11 +89,23 @@ class Launches:
         if sent is not None:
             begins = steps.plan_start_s[seen] - NEAR_S
             near = np.searchsorted(sent.sent_s, ends) - np.searchsorted(sent.sent_s, begins)
+            # Bursts in which the client was late are not in `sent`: who was near their launches is not known.
+            near = np.where(_in_bursts(sent, steps.plan_start_s[seen]), near, FEW + 1)
         return cls(steps.mode[seen], ends - steps.plan_end_s[seen], stretches.idle[seen], near)
 
     def undisturbed(self, mode: int, *, idle: bool) -> Floats:
         """Return the launches of one mode with few requests near."""
         return np.asarray(self.seconds[(self.mode == mode) & (self.idle == idle) & (self.near <= FEW)])
+
+
+def _in_bursts(sent: Sent, times_s: Floats) -> NDArray[np.bool_]:
+    """Whether each time lies between the first request and the last token of a burst."""
+    bursts = np.unique(sent.burst)
+    begins = np.array([sent.sent_s[sent.burst == burst].min() for burst in bursts])
+    ends = np.array([sent.last_token_s[sent.burst == burst].max() for burst in bursts])
+    order = np.argsort(begins)
+    index = np.searchsorted(begins[order], times_s, side="right") - 1
+    return np.asarray((index >= 0) & (times_s <= ends[order][index]))
 
 
 def fit_launch(launches: Launches, layers: int, start: Launch) -> tuple[Launch, Noise]:
