@@ -45,7 +45,7 @@ def test_its_summary_uses_our_definitions():
 
 
 def test_the_shipped_runs_have_provenance_and_agree_with_what_was_published():
-    shipped = ("c32", "chat12", "eager", "fix8", "fix8-host2", "seqs16", "sync")
+    shipped = ("c24", "c32", "c64", "chat12", "eager", "fix8", "fix8-host2", "long4", "seqs16", "sync")
     assert names() == [f"h200-llama-3.1-8b-{name}" for name in shipped]
     for name in names():
         run = load_measured(name)
