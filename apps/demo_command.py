@@ -44,22 +44,16 @@ def demo_command(
     \b
       servecast demo --format md
     """
-    from simulator.errors import InputError
+    from calibration.accuracy import predict_again
     from simulator.measured import load_measured
-    from simulator.scenario import Scenario
-    from simulator.simulate import simulate
 
     measured = load_measured(run)
-    command = measured.provenance.get("command")
-    if command is None:
-        raise InputError(f"{run}: does not say how its server was started (provenance.command); add it")
-    scenario = Scenario.from_command(command, profile=profile, workload=measured.replay(), seed=seed)
-    result = simulate(scenario)
-    rows = comparison(measured.summary(), result.summary())
+    _scenario, predicted = predict_again(measured, profile, seed)
+    rows = comparison(measured.summary(), predicted)
     about = _about(measured.provenance, measured.workload_text, profile)
     data = {"run": measured.name, "provenance": dict(measured.provenance), "profile": profile, "metrics": rows}
     emit(format, table=[about, _table(rows)], data=data, rows=rows, output=output)
-    for warning in result.summary()["warnings"]:
+    for warning in predicted["warnings"]:
         say(f"warning: {warning}")
 
 

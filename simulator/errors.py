@@ -1,7 +1,7 @@
 """What can go wrong, in words a user can act on.
 
 Every error is one line that names the value, the rule and the fix.  Nothing else is raised on bad input; the command
-line prints the line and exits with 1.  Warnings are collected in the result and never printed twice.
+line prints the line and exits with 1.  Warnings are plain lines, collected in the result.
 """
 
 from __future__ import annotations
@@ -34,10 +34,6 @@ class DoesNotFitError(ServecastError):
 
 class EngineDiedError(ServecastError):
     """vLLM itself would have died while serving (the message is its own), or would hang for ever."""
-
-
-class ServecastWarning(UserWarning):
-    """Base of the warnings a result carries."""
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -5,7 +5,6 @@ clients -> ApiServer -> engine (V1: CohortScheduler over a BlockPool; V0: V0Sche
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,7 +83,7 @@ class Server:
         self._pipeline, self._engine = parts.pipeline, parts.core
         self._api = ApiServer(self.env, cost.front_end, load.table.prompt_tokens.tolist(), self._submit, self._disturb)
 
-    def run(self, progress: Callable[[float], None] | None = None) -> Records:
+    def run(self) -> Records:
         """Send everything, wait for every response, and return what was recorded."""
         load, records = self._load, self.records
         self._clients = Clients(self.env, load.table.arrival_s, self._send, max_concurrency=load.max_concurrency)

@@ -1,6 +1,4 @@
 import json
-import sys
-from types import ModuleType
 
 import pytest
 
@@ -32,9 +30,7 @@ def asked(monkeypatch) -> list[dict]:
         seen.append({"command": text, **options})
         return small_scenario(workload=options["workload"])
 
-    module = ModuleType("simulator.simulate")
-    module.simulate = lambda scenario: result_of(small_world())
-    monkeypatch.setitem(sys.modules, "simulator.simulate", module)
+    monkeypatch.setattr("calibration.accuracy.simulate", lambda scenario: result_of(small_world()))
     monkeypatch.setattr(Scenario, "from_command", classmethod(from_command))
     return seen
 
