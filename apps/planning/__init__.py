@@ -1,0 +1,1 @@
+"""Decisions made of many simulations: capacity, search, cost, sweeps.  Pure logic: no typer, no drawing."""
