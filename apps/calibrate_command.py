@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.calibrate_bootstrap import bootstrap_command
+from apps.calibrate_plan import plan_command
 from apps.calibrate_run import run_command
 from apps.output import FormatOption, Table, emit, say, write_file
 
@@ -152,25 +153,6 @@ def refresh_command(
     ]
     emit(format, table=Table(("host", "before", "now"), rows, right=(1, 2)), data=after.host.model_dump())
     say(f"wrote {output}")
-
-
-def plan_command(format: FormatOption = None) -> None:
-    r"""Show which bursts to record: a minute for a profile, 20 seconds to refresh one.
-
-    Example:
-
-    \b
-      servecast calibrate plan --format csv
-    """
-    from calibration.design import FULL_DESIGN
-
-    rows = [
-        [burst.purpose, str(burst.requests), f"{burst.prompt_tokens:,}", str(burst.output_tokens), str(burst.repeats),
-         "yes" if burst.refresh else ""]
-        for burst in FULL_DESIGN
-    ]  # fmt: skip
-    columns = ("what it tells", "requests at once", "prompt", "output", "times", "for refresh")
-    emit(format, table=Table(columns, rows, right=(1, 2, 3, 4)), data=[vars(burst) for burst in FULL_DESIGN])
 
 
 def _tables(profile: Profile) -> list[Table | str]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from calibration.bursts import DECODE_STEPS, Burst, Limits
+from calibration.bursts import DECODE_STEPS, MOST_TOO_LONG, Burst, Limits, schedule, warm_up
 from simulator.cuda_graphs import GraphDispatch
 from simulator.engine_config import EngineConfig
 from simulator.step_cost import StepCost
@@ -67,3 +69,35 @@ class BurstTime:
         step = self._cost.gpu_s(int(mode), padded, tokens, reqs, reqs, 0, 0.0, 0.0, attention, tokens)
         step = max(step, self._cost.launch_s(int(mode), tokens, reqs, True))
         return step * math.ceil(prompt * count / tokens) / count
+
+
+@dataclass(frozen=True)
+class PlannedBurst:
+    """A burst that fits the time left: its round (0 first; -1 the warm-up), and when it is expected to end."""
+
+    turn: int
+    burst: Burst
+    expected_s: float
+    ends_s: float
+
+
+def planned(limits: Limits, times: BurstTime, budget_s: float) -> Iterator[PlannedBurst]:
+    """Yield the bursts that fit into *budget_s*, in order, as `calibration.campaign` would choose them.
+
+    The warm-up runs twice: once to compile, once to learn how fast the server is.
+    """
+    spent_s = 0.0
+    for burst in (*warm_up(limits), *warm_up(limits)):
+        spent_s += times.seconds(burst)
+        yield PlannedBurst(-1, burst, times.seconds(burst), spent_s)
+    too_long = 0
+    for turn, burst in schedule(limits, times.decode_step_s()):
+        expected_s = times.seconds(burst)
+        if spent_s + expected_s > budget_s:
+            too_long += 1
+            if too_long >= MOST_TOO_LONG or spent_s >= budget_s:
+                return
+            continue
+        too_long = 0
+        spent_s += expected_s
+        yield PlannedBurst(turn, burst, expected_s, spent_s)

@@ -28,6 +28,8 @@ from simulator.request_table import RequestTable
 MOST_KV = 0.9
 #: Decode steps in a batch, and between two prompts that meet decodes.
 DECODE_STEPS, MEETING_STEPS = 48, 6
+#: Bursts in a row that are too long for the time left, before a run ends.
+MOST_TOO_LONG = 24
 MEETING_PROMPTS = (512, 128, 2048, 64, 1024, 256)
 
 

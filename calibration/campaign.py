@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from calibration.answers import ClientRun
 from calibration.burst_time import BurstTime
-from calibration.bursts import Burst, Limits, schedule, warm_up
+from calibration.bursts import MOST_TOO_LONG, Burst, Limits, schedule, warm_up
 from calibration.campaign_files import FinishedBurst, RunFolder
 from calibration.client import Target, replay
 from calibration.server import Progress, Server, ServerError, fetch
@@ -24,8 +24,6 @@ PAUSE_S = 0.25
 DYING_S = 2.0
 #: Failed bursts in a row that end a run.
 MOST_FAILED = 2
-#: Bursts in a row that are too long for the time left, before the run ends.
-MOST_TOO_LONG = 24
 #: Rounds that no profile can do without; afterwards a round ends with the question whether it is enough.
 NEEDED_ROUNDS = 2
 

@@ -39,8 +39,14 @@ def test_a_fitted_profile_can_be_checked_and_refreshed(fitted, tmp_path):
     assert 0.98 < json.loads(again.read_text())["host"]["gpu_scale"] < 1.02
 
 
-def test_plan_lists_the_bursts():
-    assert "launch after idle" in run("plan").stdout
+def test_plan_lists_what_a_run_of_so_many_minutes_would_record():
+    plan = ("plan", "meta-llama/Llama-3.1-8B", "--gpu", "H200", "--serve-args", "--max-num-seqs 64")
+    short, long = (json.loads(run(*plan, "--minutes", m, "--format", "json").stdout) for m in (0.4, 2))
+    assert short[:20] == long[:20]
+    assert short[0]["round"] == "warm-up"
+    assert max(row["requests"] for row in long) == 64
+    assert 20 < short[-1]["ends_s"] <= 24
+    assert "give more --minutes" in run(*plan, "--minutes", 0.05).stderr
 
 
 def test_nothing_is_written_when_the_recording_is_bad(tmp_path, capsys):
