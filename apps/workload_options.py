@@ -35,7 +35,9 @@ Trace = Annotated[
         "--trace", help="Shipped trace: azure-conv-2023, azure-code-2023, mooncake-conversation, mooncake-synthetic."
     ),
 ]
-RateScale = Annotated[float | None, typer.Option("--rate-scale", help="Send a trace so many times faster. [1]")]
+RateScale = Annotated[
+    float | None, typer.Option("--rate-scale", help="Send a trace or a list so many times faster. [1]")
+]
 PromptTokens = Annotated[
     str | None,
     typer.Option("--prompt-tokens", help="512, uniform:50:300, lognormal:MEDIAN:SIGMA[:MIN:MAX], ... [512]"),
@@ -91,7 +93,7 @@ def workload(
 _KNOWN = {
     "--rate": ("--burstiness", "--max-concurrency", "--prompt-tokens", "--output-tokens", "--num-prompts"),
     "--concurrency": ("--prompt-tokens", "--output-tokens", "--num-prompts"),
-    "--requests": ("--max-concurrency", "--num-prompts"),
+    "--requests": ("--max-concurrency", "--rate-scale", "--num-prompts"),
     "--trace": ("--max-concurrency", "--rate-scale", "--num-prompts"),
 }
 

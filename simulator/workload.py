@@ -4,7 +4,7 @@ requests with planned send times, and a limit of requests in flight.
     rate          open loop: gamma arrivals as `vllm bench serve --request-rate R --burstiness B` sends them
     concurrency   closed loop: N clients, each sends its next request when the last response is complete
     requests      a list of your own: a CSV file (`simulator.request_list`) or rows
-    trace         a shipped trace (`simulator.traces`), optionally faster or slower
+    trace         a shipped trace (`simulator.traces`); it and lists optionally faster or slower
 
 Arrivals (vLLM 0.24): gaps ~ Gamma(shape B, scale 1 / (R B)), the first request waits one gap too, and all send times
 are scaled so that the last one is N / R.  R = inf sends everything at once, B = inf at even gaps.  ``max_concurrency``
@@ -99,12 +99,14 @@ class ConcurrencyWorkload(_Generated):
 class RequestsWorkload(_Base):
     """A list of requests, from the file at *path* or given as *rows*; *limit* keeps the first ones.
 
-    Closed loop if no row has an arrival; *max_concurrency* then is the number of clients.
+    *rate_scale* 2 sends them twice as fast.  Closed loop if no row has an arrival; *max_concurrency* then is the number
+    of clients.
     """
 
     kind: Literal["requests"] = "requests"
     path: str | None = None
     rows: tuple[Row, ...] | None = None
+    rate_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     limit: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
@@ -195,7 +197,7 @@ def _listed(workload: RequestsWorkload) -> Traffic:
         raise InputError(f"{name}: no request has an arrival_s; add the times, or give --concurrency for a closed loop")
     if workload.max_concurrency is None and len(requests) > 1 and not requests.arrival_s.any():
         notes = (*notes, f"{name}: every arrival_s is 0, so all requests are sent at once (no --concurrency was given)")
-    return Traffic(requests, workload.max_concurrency, notes)
+    return Traffic(_at_speed(requests, workload.rate_scale), workload.max_concurrency, notes)
 
 
 def _at_speed(found: RequestTable, rate_scale: float) -> RequestTable:

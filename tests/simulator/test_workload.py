@@ -88,6 +88,11 @@ def test_a_trace_can_be_cut_and_sped_up():
     assert np.array_equal(fast.arrival_s, plain.arrival_s / 2)
 
 
+def test_a_list_can_be_sped_up():
+    rows = tuple(Row(arrival_s=float(n), prompt_tokens=9, output_tokens=1) for n in range(3))
+    assert table(RequestsWorkload(rows=rows, rate_scale=4), 0).arrival_s.tolist() == [0.0, 0.25, 0.5]
+
+
 @pytest.mark.parametrize(
     "workload",
     [
