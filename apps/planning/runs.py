@@ -1,0 +1,197 @@
+"""Many simulations at once: joblib over all cores of this machine, or over a Dask cluster; results as they come.
+
+    for index, found in run_many(simulate_one, questions, progress="simulating"):
+        if isinstance(found, Failure): ...
+
+A task that fails becomes a `Failure` of one line and the others go on.  Closing the generator early, or Ctrl-C, stops
+the workers; what was yielded before is the caller's to keep.  Workers are processes, reused by the next call (each
+imports the simulator once), and compute with one thread each, so that many of them do not fight for the cores.
+
+Source of the fan-out: joblib (``return_as="generator"``), loky processes, or joblib's Dask backend, whose workers must
+have the same servecast installed.  The results do not depend on who computes them, nor on how many.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from apps.planning.progress import Progress, shown
+from simulator.errors import InputError, ServecastError
+
+Backend = Literal["processes", "dask"]
+Task = TypeVar("Task")
+Found = TypeVar("Found")
+
+#: How long a Dask scheduler may take to answer, in seconds.
+DASK_TIMEOUT_S = 15
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that raised *kind* (the name of the exception); *message* is one line."""
+
+    kind: str
+    message: str
+
+    @property
+    def expected(self) -> bool:
+        """Whether the question was to blame (it does not fit, is refused ...) and not the program."""
+        kinds: list[type[ServecastError]] = [ServecastError, *ServecastError.__subclasses__()]
+        return self.kind in {kind.__name__ for kind in kinds}
+
+    def __str__(self) -> str:
+        return self.message if self.expected else f"{self.kind}: {self.message}"
+
+
+def run_many(
+    function: Callable[[Task], Found],
+    tasks: Sequence[Task],
+    *,
+    workers: int | None = None,
+    backend: Backend = "processes",
+    scheduler: str | None = None,
+    progress: Progress = None,
+    ordered: bool = False,
+) -> Iterator[tuple[int, Found | Failure]]:
+    """Yield (index of the task, result or `Failure`) as they come, or in the order of *tasks*.
+
+    Parameters
+    ----------
+    function: can be pickled, takes one task.
+    workers: processes at most; None for one per core.  With one, or one task, all runs in this process.
+    scheduler: address of the Dask scheduler, e.g. ``tcp://host:8786``; its workers are taken, all of them.
+    progress: a title for a bar on the terminal, or a function that is told (done, all); `apps.planning.progress`.
+
+    Raises `InputError` for workers below 1, and for a cluster that does not answer or has another servecast.
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers}; leave it out for one per core")
+    if (backend == "dask") != (scheduler is not None):
+        raise InputError(
+            "the backend dask needs a scheduler: give its address, e.g. --scheduler tcp://host:8786"
+            if backend == "dask"
+            else f"scheduler {scheduler} is of no use to processes on this machine; add --backend dask"
+        )
+    return _watched(_results(function, tasks, workers, scheduler, ordered), len(tasks), progress)
+
+
+def run_all(function: Callable[[Task], Found], tasks: Sequence[Task], **settings: Any) -> list[Found | Failure]:
+    """Return the results in the order of *tasks*; *settings* as for `run_many`."""
+    return [found for _, found in run_many(function, tasks, **settings, ordered=True)]
+
+
+def _watched(
+    results: Generator[tuple[int, Found | Failure], None, None], count: int, progress: Progress
+) -> Iterator[tuple[int, Found | Failure]]:
+    with shown(progress, count) as advance, closing(results):
+        for pair in results:
+            advance()
+            yield pair
+
+
+def _results(
+    function: Callable[[Task], Found],
+    tasks: Sequence[Task],
+    workers: int | None,
+    scheduler: str | None,
+    ordered: bool,
+) -> Generator[tuple[int, Found | Failure], None, None]:
+    from joblib import cpu_count
+
+    processes = min(workers or cpu_count(), len(tasks))
+    if scheduler is None and processes <= 1:
+        for index, task in enumerate(tasks):
+            yield _attempt(function, index, task)
+        return
+    with ExitStack() as stack:
+        stack.enter_context(_processes() if scheduler is None else _cluster(scheduler, stack))
+        yield from _parallel(function, tasks, processes, ordered)
+
+
+def _parallel(
+    function: Callable[[Task], Found], tasks: Sequence[Task], processes: int, ordered: bool
+) -> Iterator[tuple[int, Found | Failure]]:
+    import warnings
+
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    parallel = Parallel(
+        n_jobs=processes,
+        return_as="generator" if ordered else "generator_unordered",
+        batch_size=1,  # a result is handed over when it is there, not with its neighbours
+        max_nbytes=None,
+    )
+    calls = (delayed(_attempt)(function, index, task) for index, task in enumerate(tasks))
+    with warnings.catch_warnings(), closing(parallel(calls)) as results:
+        warnings.filterwarnings("ignore", message=".*(tasks which were still being processed|worker stopped).*")
+        try:
+            yield from results
+        except BrokenProcessPool:
+            raise ServecastError(
+                "a worker process died, likely for want of memory; what was finished is kept: use fewer --workers"
+            ) from None
+
+
+def _attempt(function: Callable[[Task], Found], index: int, task: Task) -> tuple[int, Found | Failure]:
+    try:
+        return index, function(task)
+    except Exception as error:
+        return index, Failure(type(error).__name__, " ".join(str(error).split()) or type(error).__name__)
+
+
+def _processes() -> AbstractContextManager[Any]:
+    from joblib import parallel_config
+
+    config: AbstractContextManager[Any] = parallel_config(
+        "loky", inner_max_num_threads=1, initializer=_leave_interrupts_to_the_parent
+    )
+    return config
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C goes to every process of the terminal; the workers are ended by the one that started them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _cluster(scheduler: str, stack: ExitStack) -> AbstractContextManager[Any]:
+    """Return the configuration for the cluster at *scheduler*, whose client *stack* closes."""
+    from joblib import parallel_config
+
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("the backend dask is not installed; pip install 'servecast[dask]'") from None
+    try:
+        client: Any = stack.enter_context(Client(scheduler, timeout=DASK_TIMEOUT_S, set_as_default=False))  # type: ignore[no-untyped-call]
+        client.wait_for_workers(1, timeout=DASK_TIMEOUT_S)
+    except (OSError, TimeoutError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(
+            f"no Dask cluster answers at {scheduler} ({reason}); start it, or correct --scheduler"
+        ) from None
+    _check_workers(client, scheduler)
+    config: AbstractContextManager[Any] = parallel_config("dask", client=client)
+    return config
+
+
+def _check_workers(client: Any, scheduler: str) -> None:
+    here = _version()
+    try:
+        versions = client.run(_version, on_error="return")
+    except Exception as error:  # whatever Dask makes of a module that is missing there
+        versions = {scheduler: error}
+    for worker, there in versions.items():
+        if there != here:
+            what = f"servecast {there}" if isinstance(there, str) else "no servecast that it can import"
+            raise InputError(f"Dask worker {worker} has {what}, here it is {here}; install the same on every worker")
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("servecast")
