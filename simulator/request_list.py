@@ -105,6 +105,11 @@ def read_text(path: Path | str) -> str:
 
 def parse(text: str, name: str) -> RequestList:
     """Return the requests written in *text*; *name* stands in front of every error."""
+    return from_rows(parse_rows(text, name), name)
+
+
+def parse_rows(text: str, name: str) -> list[Row]:
+    """Return the requests written in *text* one by one, as they stand there."""
     rows = _rows(text, name)
     header_line, header = next(rows, (1, []))
     if not any(header):
@@ -123,7 +128,7 @@ def parse(text: str, name: str) -> RequestList:
             raise InputError(f"{where}: {error}") from None
     if not requests:
         raise InputError(f"{name}: holds a header but no request; give at least one line")
-    return from_rows(requests, name)
+    return requests
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:

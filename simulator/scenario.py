@@ -71,13 +71,15 @@ class Scenario(BaseModel):
         gpu: str | None = None,
         vllm_version: str | None = None,
         model_config: str | Path | None = None,
+        model: ModelSpec | None = None,
         over_length: OverLength = "fail",
         seed: int = 0,
     ) -> Scenario:
         """Return the scenario of a server that is started by the command *text* (`simulator.command_line.parse`).
 
         Without *gpu* it is the profile's; one of the two must be given.  *model_config* is a path, of a ``config.json``
-        for a model the catalogue does not know.  Remarks of the parser and of the resolution become notes.
+        for a model the catalogue does not know; *model* stands in for the one that is named, and no file is read.
+        Remarks of the parser and of the resolution become notes.
         """
         from simulator import catalogue
         from simulator.command_line import parse
@@ -92,7 +94,8 @@ class Scenario(BaseModel):
                 )
             gpu = load_profile(profile).provenance.gpu
         args, card = parse(text), catalogue.gpu(gpu)
-        model = load_model(str(model_config) if model_config is not None else args.model)
+        if model is None:
+            model = load_model(str(model_config) if model_config is not None else args.model)
         engine, notes = resolve(args, model, card, vllm_version)
         data = {
             "engine": engine, "model": model, "gpu": card, "profile": profile, "workload": workload,
