@@ -126,6 +126,8 @@ def with_fixed_requests(scenario: Scenario) -> Scenario:
     table = sent.table
     if len(table.segment_end):
         raise InputError("validation needs prompts without shared prefixes; leave prefix_id out of the requests")
+    if table.has_waits:
+        raise InputError("validation sends no chats and waits for no think time; leave --think-time and turns out")
     columns = (table.arrival_s.tolist(), table.prompt_tokens.tolist(), table.output_tokens.tolist())
     rows = tuple(
         Row(arrival_s=arrival, prompt_tokens=prompt, output_tokens=output)

@@ -81,12 +81,12 @@ class Delivery:
         records.status[row] = Status.IGNORED
         if self.clients is not None and self.clients.listens:
             response = self._env.timeout(self._front_end.token_s)
-            response.callbacks.append(lambda _event: self.refuse())
+            response.callbacks.append(lambda _event: self.refuse(row))
 
-    def refuse(self) -> None:
-        """A request is refused: its client is free for the next one."""
+    def refuse(self, row: int) -> None:
+        """Request *row* is refused: its client is free for the next one."""
         if self.clients is not None:
-            self.clients.done()
+            self.clients.done(row)
 
     def _end(self, request: Request, deliver_s: float) -> None:
         records, row = self._records, request.row
@@ -99,4 +99,4 @@ class Delivery:
         clients = self.clients
         if clients is not None and clients.listens:
             response = self._env.timeout(deliver_s - self._env.now)
-            response.callbacks.append(lambda _event: clients.done())
+            response.callbacks.append(lambda _event: clients.done(row))

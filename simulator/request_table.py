@@ -3,6 +3,8 @@
 Content is described without tokens.  A request's prompt begins with zero or more *segments*; segment k of a request
 ends at token ``segment_end`` and carries a ``segment_id``.  Two requests whose segments carry the same id have the
 same tokens from 0 up to the smaller of the two ends.  What lies behind the last segment is unique to the request.
+The last segment may reach beyond the prompt: then it names the generated tokens too, which a later turn of the same
+session finds in its prompt.
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ class RequestTable:
 
     Attributes
     ----------
-    arrival_s: (n,) planned send time in seconds from the start; zeros in a closed loop.
+    arrival_s: (n,) planned send time in seconds from the start; zeros in a closed loop.  A request that follows
+        another one is sent after its response, and carries the time of the first of them.
     prompt_tokens, output_tokens: (n,) lengths in tokens, both at least 1.
     segment_start: (n + 1,) request i owns segments ``segment_start[i]:segment_start[i + 1]``.
-    segment_id, segment_end: (m,) shared-prefix segments; ends ascend within a request and lie inside its prompt.
+    segment_id, segment_end: (m,) shared-prefix segments; ends ascend within a request.
     priority: (n,) smaller is more important.
     session_id: (n,) -1 where there is none.
+    follows: (n,) the row whose response must be complete before this one is sent, -1 for none; one follower at most.
+    think_s: (n,) time in seconds from the response to a request until its client sends the next one.
     """
 
     arrival_s: Floats
@@ -40,6 +45,8 @@ class RequestTable:
     segment_end: Ints
     priority: Ints
     session_id: Ints
+    follows: Ints
+    think_s: Floats
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -54,8 +61,10 @@ class RequestTable:
         segments: tuple[Ints, Ints, Ints] | None = None,
         priority: Ints | None = None,
         session_id: Ints | None = None,
+        follows: Ints | None = None,
+        think_s: Floats | None = None,
     ) -> RequestTable:
-        """Fill in what is not given (arrivals 0, no prefixes, priority 0, no session) and check the columns.
+        """Fill in what is not given (arrivals 0, no prefixes, priority 0, no session, no wait) and check the columns.
 
         Raises `InputError` for an empty table, for lengths below 1 and for arrivals that are not finite or negative.
         """
@@ -74,6 +83,8 @@ class RequestTable:
             segment_end=ends,
             priority=np.zeros(n, dtype=np.int64) if priority is None else priority,
             session_id=np.full(n, -1, dtype=np.int64) if session_id is None else session_id,
+            follows=np.full(n, -1, dtype=np.int64) if follows is None else follows,
+            think_s=np.zeros(n) if think_s is None else think_s,
         )
         table._check()
         return table
@@ -90,11 +101,27 @@ class RequestTable:
             segments=(start, self.segment_id[segments], self.segment_end[segments]),
             priority=self.priority[rows],
             session_id=self.session_id[rows],
+            follows=self._followed(rows),
+            think_s=self.think_s[rows],
         )
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether somebody thinks, or waits for a certain response, before sending."""
+        return bool(self.think_s.any()) or bool((self.follows >= 0).any())
+
+    def _followed(self, rows: Ints) -> Ints:
+        """Return `follows` of *rows* among themselves; for a row that is missing stands the one that it followed."""
+        place = np.full(len(self) + 1, -1, dtype=np.int64)  # the last one stands for -1
+        place[rows] = np.arange(len(rows))
+        before = self.follows[rows]
+        while (gone := (before >= 0) & (place[before] < 0)).any():
+            before = np.where(gone, self.follows[before], before)
+        return place[before]
 
     def _check(self) -> None:
         n = len(self)
-        for name in ("arrival_s", "output_tokens", "priority", "session_id"):
+        for name in ("arrival_s", "output_tokens", "priority", "session_id", "follows", "think_s"):
             if len(getattr(self, name)) != n:
                 raise InputError(f"{name} has {len(getattr(self, name))} rows, prompt_tokens has {n}; they must agree")
         for name in ("prompt_tokens", "output_tokens"):

@@ -22,7 +22,7 @@ from simulator.noise import StepNoise
 from simulator.offload_scheduler import OffloadScheduler
 from simulator.records import Records, Status
 from simulator.request import KEYS_PER_REQUEST, Request
-from simulator.request_table import RequestTable
+from simulator.request_table import Floats, RequestTable
 from simulator.scheduler import V1Scheduler
 from simulator.step_cost import StepCost
 from simulator.v0_scheduler import V0Scheduler
@@ -30,10 +30,19 @@ from simulator.v0_scheduler import V0Scheduler
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What is sent to the server: the requests, and how many may be in flight (None: any number)."""
+    """What is sent to the server: the requests, how many may be in flight (None: any number), who comes when.
+
+    *user_start_s* says, for a closed loop, when each of its ``max_concurrency`` users begins; None: all at 0.
+    """
 
     table: RequestTable
     max_concurrency: int | None = None
+    user_start_s: Floats | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether requests are sent at their times or when a place is free, without any thinking."""
+        return self.user_start_s is None and not self.table.has_waits
 
 
 def shared_keys(table: RequestTable, row: int, block_size: int) -> list[int]:
@@ -86,7 +95,13 @@ class Server:
     def run(self) -> Records:
         """Send everything, wait for every response, and return what was recorded."""
         load, records = self._load, self.records
-        self._clients = Clients(self.env, load.table.arrival_s, self._send, max_concurrency=load.max_concurrency)
+        self._clients = Clients(
+            self.env,
+            load.table,
+            self._send,
+            max_concurrency=load.max_concurrency,
+            user_start_s=load.user_start_s,
+        )
         self._delivery.clients = self._clients
         self.env.run()
         if records.offload is not None and isinstance(self.scheduler, OffloadScheduler):
@@ -131,4 +146,4 @@ class Server:
             self._engine.submit(request)
         else:
             self.records.status[row] = Status.REJECTED
-            self._delivery.refuse()
+            self._delivery.refuse(row)

@@ -49,7 +49,7 @@ def simulate(
     sent = traffic(scenario.workload, scenario.seed)
     table, dropped = apply_over_length(sent.table, engine.max_model_len, scenario.over_length)
     cost = StepCost(profile, scenario.model, scenario.gpu, engine)
-    load = Load(table=table, max_concurrency=sent.max_concurrency)
+    load = Load(table=table, max_concurrency=sent.max_concurrency, user_start_s=sent.user_start_s)
     host = host_memory(engine, scenario.model, scenario.gpu, profile)
     server = Server(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)
     records = server.run()

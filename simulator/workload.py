@@ -10,8 +10,12 @@ Arrivals (vLLM 0.24): gaps ~ Gamma(shape B, scale 1 / (R B)), the first request 
 are scaled so that the last one is N / R.  R = inf sends everything at once, B = inf at even gaps.  ``max_concurrency``
 is the bench's semaphore: a request whose time has come waits in the client, and its timings start after that wait.
 
-Seeds: arrivals, prompt and output lengths have a random stream each, so that changing one leaves the others alone.
-Not modelled: ramps, think time.
+Think time: a client waits so long, from the complete response to its request, until it sends the next one; it counts
+in no latency.  Each of the N users of a closed loop with think time begins in the middle of one (what is left of it at
+a random instant), so that they do not come all at once.
+
+Seeds: arrivals, prompt and output lengths and think times have a random stream each, so that changing one leaves the
+others alone.  Not modelled: ramps.
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, field_validator, model_validator
 
-from simulator import lengths, request_list, traces
-from simulator.errors import InputError, UnsupportedError, input_error
+from simulator import durations, lengths, request_list, traces
+from simulator.errors import InputError, input_error
 from simulator.request_list import Row
 from simulator.request_table import Floats, RequestTable
 
@@ -81,18 +85,20 @@ class RateWorkload(_Generated):
 
 
 class ConcurrencyWorkload(_Generated):
-    """Closed loop of *concurrency* clients without think time."""
+    """Closed loop of *concurrency* users, each of whom thinks between a response and the next request.
+
+    *think_time_s* is a number of seconds, or a distribution as in `simulator.durations`.
+    """
 
     kind: Literal["concurrency"] = "concurrency"
     concurrency: int = Field(ge=1)
-    think_time_s: float = 0.0
+    think_time_s: float | str = 0.0
     max_concurrency: None = None
 
     @field_validator("think_time_s")
     @classmethod
-    def _no_think_time(cls, value: float) -> float:
-        if value != 0:
-            raise UnsupportedError(f"think_time_s {value} is not simulated yet; leave it at 0")
+    def _known_time(cls, value: float | str) -> float | str:
+        durations.parse(str(value))
         return value
 
 
@@ -135,11 +141,15 @@ Workload = Annotated[RateWorkload | ConcurrencyWorkload | RequestsWorkload | Tra
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """A workload made concrete: the requests, how many may be in flight (None: any number), what to tell the user."""
+    """A workload made concrete: the requests, how many may be in flight (None: any number), what to tell the user.
+
+    *user_start_s* says when each of ``max_concurrency`` users of a closed loop begins; None: all at 0.
+    """
 
     table: RequestTable
     max_concurrency: int | None
     notes: tuple[str, ...] = ()
+    user_start_s: Floats | None = None
 
 
 def traffic(workload: Workload, seed: int) -> Traffic:
@@ -154,19 +164,25 @@ def traffic(workload: Workload, seed: int) -> Traffic:
         return Traffic(_at_speed(found, workload.rate_scale), workload.max_concurrency)
     if seed < 0:
         raise InputError(f"seed must not be negative, got {seed}")
-    arrivals, prompts, outputs = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(3))
+    arrivals, prompts, outputs, thoughts = (
+        np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(4)
+    )
     n = workload.num_prompts
+    arrival_s = think_s = user_start_s = None
     if isinstance(workload, ConcurrencyWorkload):
-        arrival_s: Floats | None = None
         limit: int | None = workload.concurrency
+        thinking = durations.parse(str(workload.think_time_s))
+        if thinking.mean_s > 0:
+            user_start_s, think_s = thinking.residual(workload.concurrency, arrivals), thinking.sample(n, thoughts)
     else:
         arrival_s, limit = arrival_times(n, workload.rate, workload.burstiness, arrivals), workload.max_concurrency
     requests = RequestTable.build(
         prompt_tokens=lengths.parse(workload.prompt_tokens).sample(n, prompts),
         output_tokens=lengths.parse(workload.output_tokens).sample(n, outputs),
         arrival_s=arrival_s,
+        think_s=think_s,
     )
-    return Traffic(requests, limit)
+    return Traffic(requests, limit, user_start_s=user_start_s)
 
 
 def table(workload: Workload, seed: int) -> RequestTable:

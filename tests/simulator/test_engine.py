@@ -5,53 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.engine_config import EngineConfig
 from simulator.metrics import latencies
-from simulator.profile import FrontEnd
-from simulator.records import Records, Status
-from simulator.request_table import RequestTable
-from simulator.server import Load, Server
-
-INSTANT = FrontEnd(
-    request_latency_s=0, request_demand_s=0, request_demand_per_token_s=0, first_token_s=0,
-    first_token_per_prompt_token_s=0, token_s=0, token_per_stream_s=0,
-)  # fmt: skip
-
-
-class Costs:
-    """A step takes a second on the GPU, a launch *launch* seconds; everything else is free unless said."""
-
-    def __init__(self, *, launch: float = 0.0, update: float = 0.0, front_end: FrontEnd = INSTANT) -> None:
-        self.front_end = front_end
-        self.gpu_start_s = 0.0
-        self._launch, self._update = launch, update
-
-    def gpu_s(self, *_shape) -> float:
-        return 1.0
-
-    def launch_s(self, *_shape) -> float:
-        return self._launch
-
-    def start_s(self, idle) -> float:
-        return 0.0
-
-    tail_s = schedule_s = lambda self, _what: 0.0
-
-    def update_s(self, _num_reqs) -> float:
-        return self._update
-
-
-def serve(prompts, outputs, arrivals=None, *, costs=None, concurrency=None, blocks=10_000, **engine) -> Records:
-    """Run a server of a second a step."""
-    limits = {"max_model_len": 1000, "max_num_batched_tokens": 64, "max_num_seqs": 8, "async_scheduling": False}
-    config = EngineConfig(model="m", **(limits | engine))
-    table = RequestTable.build(
-        prompt_tokens=np.asarray(prompts),
-        output_tokens=np.asarray(outputs),
-        arrival_s=None if arrivals is None else np.asarray(arrivals, float),
-    )
-    load = Load(table=table, max_concurrency=concurrency)
-    return Server(config, blocks, costs or Costs(), load, seed=None).run()
+from simulator.records import Status
+from tests.simulator.second_world import INSTANT, Costs, serve
 
 
 def test_a_lone_request_gets_a_token_a_step():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from simulator.errors import InputError, UnsupportedError
+from simulator.errors import InputError
 from simulator.request_list import Row
+from simulator.request_table import RequestTable
 from simulator.workload import (
     ConcurrencyWorkload,
     RateWorkload,
@@ -136,9 +137,32 @@ def test_bad_values_are_refused_in_one_line(kind, values, message):
     assert "\n" not in str(caught.value)
 
 
-def test_think_time_is_refused_by_name():
-    with pytest.raises(UnsupportedError, match="think_time_s"):
-        ConcurrencyWorkload(concurrency=1, think_time_s=1)
+def test_users_who_think_have_times_of_their_own_and_the_requests_stay():
+    quick = traffic(ConcurrencyWorkload(concurrency=50, num_prompts=100, prompt_tokens="uniform:1:99"), 3)
+    slow = traffic(
+        ConcurrencyWorkload(concurrency=50, num_prompts=100, prompt_tokens="uniform:1:99", think_time_s="20s"), 3
+    )
+    assert quick.user_start_s is None
+    assert not quick.table.has_waits
+    assert np.array_equal(quick.table.prompt_tokens, slow.table.prompt_tokens)
+    assert slow.table.think_s.tolist() == [20.0] * 100
+    assert len(slow.user_start_s) == 50
+    assert 0 <= slow.user_start_s.min() < 5 < 15 < slow.user_start_s.max() <= 20
+
+
+def test_think_time_is_read_back_from_json_as_it_was_written():
+    for think in (0.0, 20.0, "exponential:20"):
+        workload = ConcurrencyWorkload(concurrency=1, think_time_s=think)
+        assert ConcurrencyWorkload.model_validate_json(workload.model_dump_json()) == workload
+    with pytest.raises(InputError, match=r"'-1\.0' is not a time"):
+        ConcurrencyWorkload(concurrency=1, think_time_s=-1)
+
+
+def test_rows_that_are_taken_keep_following_each_other_over_a_gap():
+    lengths = np.ones(4, dtype=np.int64)
+    chain = RequestTable.build(prompt_tokens=lengths, output_tokens=lengths, follows=np.array([-1, 0, 1, 2]))
+    assert chain.take(np.array([0, 3])).follows.tolist() == [-1, 0]
+    assert chain.take(np.array([1, 2])).follows.tolist() == [-1, 0]
 
 
 def test_a_burstiness_that_leaves_no_time_is_refused():
