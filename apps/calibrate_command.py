@@ -138,7 +138,7 @@ def refresh_command(
     \b
       servecast calibrate refresh runs/today --profile h200-llama-3.1-8b -o this-host.json
     """
-    from calibration.fit import refresh_host
+    from calibration.host import refresh_host
     from simulator import catalogue
     from simulator.hf_config import load_model
     from simulator.profile import load_profile
@@ -149,7 +149,7 @@ def refresh_command(
     write_file(output, after.model_dump_json(indent=2) + "\n")
     rows = [
         [name, f"{getattr(before.host, name):.4f}", f"{getattr(after.host, name):.4f}"]
-        for name in ("gpu_scale", "launch_scale")
+        for name in ("gpu_scale", "cpu_scale", "launch_scale")
     ]
     emit(format, table=Table(("host", "before", "now"), rows, right=(1, 2)), data=after.host.model_dump())
     say(f"wrote {output}")

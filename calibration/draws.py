@@ -55,15 +55,9 @@ def draw(profile: Profile, seed: int, number: int, spread: RunToRun | None = Non
     drawn = _with_coefficients(profile, rng)
     host = {
         "gpu_scale": profile.host.gpu_scale * float(np.exp(spread.gpu * gpu + residual_spread(profile) * misfit)),
-        "launch_scale": profile.host.launch_scale * float(np.exp(spread.cpu * cpu)),
+        "cpu_scale": profile.host.cpu_scale * float(np.exp(spread.cpu * cpu)),
     }
-    slower = float(np.exp(spread.cpu * cpu))
-    sections = {name: _scaled(getattr(drawn, name), slower) for name in ("cpu", "front_end")}
-    return drawn.model_copy(update={"host": profile.host.model_copy(update=host), **sections})
-
-
-def _scaled(section: Any, factor: float) -> Any:
-    return section.model_copy(update={name: value * factor for name, value in dict(section).items()})
+    return drawn.model_copy(update={"host": profile.host.model_copy(update=host)})
 
 
 def _with_coefficients(profile: Profile, rng: np.random.Generator) -> Profile:

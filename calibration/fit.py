@@ -1,4 +1,4 @@
-"""From a folder of recordings to a profile, and from a short recording to this host's scales.
+"""From a folder of recordings to a profile.
 
 A folder holds ``WORKLOAD.steps.jsonl(.gz)``, ``WORKLOAD.requests.json(.gz)`` (optional: without it the front end stays
 the prior's) and ``server.log`` (optional: vLLM version, date, arguments for the provenance).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -27,13 +27,11 @@ from simulator.engine_config import EngineConfig
 from simulator.errors import InputError
 from simulator.gpu_spec import GpuSpec
 from simulator.model_spec import ModelSpec
-from simulator.profile import Host, Hull, Noise, Profile, Provenance, SourceFile
+from simulator.profile import Hull, Noise, Profile, Provenance, SourceFile
 from simulator.versions import facts
 
 #: Bounds of the step-to-step variation of GPU time.
 LEAST_SIGMA, MOST_SIGMA = 0.002, 0.03
-#: Launches a launch scale needs.
-LEAST_LAUNCHES = 5
 
 #: Arguments that say nothing about speed.
 _NOT_TOLD = (
@@ -235,40 +233,3 @@ def _logged_date(steps_dir: Path, log: str) -> str:
         return ""
     written = datetime.fromtimestamp((steps_dir / "server.log").stat().st_mtime, UTC)
     return f"{written.year}-{found.group(1)}-{found.group(2)}"
-
-
-def refresh_host(
-    profile: Profile, steps_dir: Path, model: ModelSpec, gpu: GpuSpec, *, workload: str = "calib"
-) -> Profile:
-    """Return *profile* with the host section re-measured; everything else stays.
-
-    gpu_scale: median ratio of measured to predicted durations of stretches; launch_scale: the same for launches.
-    """
-    folder = Folder.read(steps_dir, workload, model, gpu, logged_version(steps_dir, profile.provenance.vllm_version))
-    recording, steps = folder.recording, folder.recording.steps
-    plain = profile.model_copy(update={"host": Host()})
-    stretches = recording.stretches()
-    busy = kinds(stretches, steps) != "idle"
-    if busy.sum() < LEAST_LAUNCHES:
-        raise InputError(f"{steps_dir}: {workload}: only {int(busy.sum())} stretches; record at least 20 s of bursts")
-    gpu_scale = float(np.median(1.0 / (1.0 + relative_errors(recording, stretches, plain)[busy])))
-    scaled = plain.model_copy(update={"host": Host(gpu_scale=gpu_scale)})
-    launches = Launches.of(steps, stretches, folder.sent, step_ends(recording, stretches, scaled))
-    ratios: Sequence[float] = [
-        seen / expected
-        for mode, section in enumerate((profile.launch.none, profile.launch.piecewise))
-        for idle in (False, True)
-        for expected in [_expected_launch(section, model.num_hidden_layers, idle)]
-        for seen in launches.undisturbed(mode, idle=idle)
-    ]
-    launch_scale = float(np.median(ratios)) if len(ratios) >= LEAST_LAUNCHES else 1.0
-    host = Host(gpu_scale=round(gpu_scale, 4), launch_scale=round(launch_scale, 4))
-    return profile.model_copy(update={"host": host})
-
-
-def _expected_launch(section: object, layers: int, idle: bool) -> float:
-    from simulator.profile import ModeLaunch
-
-    assert isinstance(section, ModeLaunch)
-    base = section.constant_s + section.per_layer_s * layers
-    return base * section.idle_factor if idle else base

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -80,7 +80,15 @@ class Launch(Section):
     full: ModeLaunch
 
 
-class Cpu(Section):
+class CpuWork(Section):
+    """Times that grow as the host's CPU gets slower."""
+
+    def slower(self, factor: float) -> Self:
+        """Return the same work on a CPU that takes *factor* times as long."""
+        return self if factor == 1.0 else self.model_copy(update={name: factor * value for name, value in self})
+
+
+class Cpu(CpuWork):
     """schedule() and update_from_output(): constant + per request."""
 
     schedule_s: float = Field(ge=0)
@@ -89,7 +97,7 @@ class Cpu(Section):
     update_per_request_s: float = Field(ge=0)
 
 
-class FrontEnd(Section):
+class FrontEnd(CpuWork):
     """API server and the engine's input thread: requests in, tokens out (`simulator.front_end`).
 
     In: processor sharing with a demand, then a latency, then one after the other through the input thread, which takes
@@ -123,10 +131,15 @@ class Transfer(Section):
 
 
 class Host(Section):
-    """This host against the one the coefficients come from; re-measured by `servecast calibrate refresh`."""
+    """This host against the one the coefficients come from; re-measured by `servecast calibrate refresh`.
+
+    ``gpu_scale`` multiplies GPU times, ``cpu_scale`` all CPU work (engine loop, launches, API server), ``launch_scale``
+    the launches once more.
+    """
 
     gpu_scale: float = Field(default=1.0, gt=0)
     launch_scale: float = Field(default=1.0, gt=0)
+    cpu_scale: float = Field(default=1.0, gt=0)
 
 
 class ModeNoise(Section):

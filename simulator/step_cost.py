@@ -62,9 +62,9 @@ class StepCost:
 
     def __init__(self, profile: Profile, model: ModelSpec, gpu: GpuSpec, engine: EngineConfig) -> None:
         self.profile = profile
-        self.front_end: FrontEnd = profile.front_end
-        self.gpu_start_s = profile.launch.start_s
-        self._idle_start = profile.launch.start_s + profile.launch.idle_start_s
+        self.front_end: FrontEnd = profile.front_end.slower(profile.host.cpu_scale)
+        self.gpu_start_s = profile.host.cpu_scale * profile.launch.start_s
+        self._idle_start = profile.host.cpu_scale * (profile.launch.start_s + profile.launch.idle_start_s)
         self._linear_terms(profile, model, gpu, engine)
         self._attention_terms(profile, model, gpu, engine)
         self._cpu_terms(profile, model, engine)
@@ -110,7 +110,8 @@ class StepCost:
 
     def _cpu_terms(self, profile: Profile, model: ModelSpec, engine: EngineConfig) -> None:
         """Launch, tail, noise by mode; schedule and update."""
-        launch, scale, layers = profile.launch, profile.host.launch_scale, model.num_hidden_layers
+        launch, cpu, layers = profile.launch, profile.cpu.slower(profile.host.cpu_scale), model.num_hidden_layers
+        scale = profile.host.launch_scale * profile.host.cpu_scale
         modes = (launch.none, launch.piecewise, launch.full)
         kernels = launch.eager_factor * layers if engine.enforce_eager else layers
         self._launch_constant = tuple(scale * (mode.constant_s + mode.per_layer_s * kernels) for mode in modes)
@@ -121,8 +122,8 @@ class StepCost:
         self._gpu_sigma = tuple(mode.gpu_sigma for mode in noise)
         self._quantiles = tuple((*mode.launch_quantiles, mode.launch_quantiles[-1]) if mode.launch_quantiles else ()
                                 for mode in noise)  # fmt: skip
-        self._schedule = (profile.cpu.schedule_s, profile.cpu.schedule_per_request_s)
-        self._update = (profile.cpu.update_s, profile.cpu.update_per_request_s)
+        self._schedule = (cpu.schedule_s, cpu.schedule_per_request_s)
+        self._update = (cpu.update_s, cpu.update_per_request_s)
 
     # GPU time ---------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibration.check import check
-from calibration.fit import fit_profile, logged_version, refresh_host
+from calibration.fit import fit_profile, logged_version
 from calibration.fit_cpu import PRIOR_QUANTILES, launch_quantiles, linear_in_requests
 from calibration.fit_front_end import Arrival, FrontEndFit, Outputs
 from calibration.fit_gpu import GpuTimeFit, with_values
@@ -75,14 +75,6 @@ def test_replay_of_its_own_times_is_exact(tmp_path):
     again = replay(recording, prior_profile())
     assert np.abs(again.run_errors).max() < 1e-6
     assert again.predicted_s == pytest.approx(again.measured_s, abs=1e-6)
-
-
-def test_refresh_finds_a_slower_host(tmp_path):
-    slower = prior_profile().model_copy(update={"host": Host(gpu_scale=1.05, launch_scale=1.2)})
-    recorded_by(slower, BURSTS, tmp_path / "calib.steps.jsonl")
-    host = refresh_host(prior_profile(), tmp_path, MODEL, GPU).host
-    assert host.gpu_scale == pytest.approx(1.05, abs=0.005)
-    assert host.launch_scale == pytest.approx(1.2, abs=0.02)
 
 
 def test_a_recording_without_requests_keeps_the_front_end_of_the_prior(tmp_path):

@@ -43,10 +43,8 @@ def test_a_draw_moves_what_is_uncertain_and_nothing_else():
 def test_a_slower_host_slows_launches_engine_loop_and_api_server_alike():
     profile = known(0.0)
     drawn = draw(profile, 0, 3, RunToRun(gpu=0.0, cpu=0.2))
-    assert drawn.host.launch_scale != 1
-    assert drawn.cpu.schedule_s / profile.cpu.schedule_s == pytest.approx(drawn.host.launch_scale)
-    assert drawn.front_end.token_s / profile.front_end.token_s == pytest.approx(drawn.host.launch_scale)
-    assert drawn.host.gpu_scale == 1
+    assert drawn == profile.model_copy(update={"host": Host(cpu_scale=drawn.host.cpu_scale)})
+    assert drawn.host.cpu_scale != 1
 
 
 def test_draws_are_keyed_by_seed_and_number():

@@ -114,6 +114,16 @@ def test_host_scales_scale():
     assert slow.launch_s(NONE, 1000, 1, False) == pytest.approx(1.3 * fast.launch_s(NONE, 1000, 1, False))
 
 
+def test_a_slower_cpu_slows_launches_engine_loop_and_api_server_alike():
+    host = PROFILE.host.model_copy(update={"cpu_scale": 1.5})
+    slow, fast = cost(profile=PROFILE.model_copy(update={"host": host})), cost()
+    assert slow.gpu_s(*decode(8, 1000)) == fast.gpu_s(*decode(8, 1000))
+    for name, arguments in (("launch_s", (NONE, 1000, 1, True)), ("schedule_s", (9,)), ("update_s", (9,))):
+        assert getattr(slow, name)(*arguments) == pytest.approx(1.5 * getattr(fast, name)(*arguments))
+    assert slow.start_s(True) == pytest.approx(1.5 * fast.start_s(True))
+    assert slow.front_end.token_s == pytest.approx(1.5 * fast.front_end.token_s)
+
+
 def test_tensor_parallelism_divides_the_work_and_adds_all_reduces():
     alone, pair = (cost("Qwen/Qwen2.5-32B", tensor_parallel_size=size).gpu_s(*decode(1, 44)) for size in (1, 2))
     assert alone / 2 < pair < 0.7 * alone

@@ -1,0 +1,105 @@
+"""How fast this host is against the one a profile comes from: three scales, from a few seconds of recorded steps.
+
+    gpu_scale      measured over predicted duration of stretches, median
+    cpu_scale      measured over predicted schedule() + update_from_output() of FULL-graph decode steps, median: pure
+                   Python on the engine's core, in every step, so that a second of decodes tells
+    launch_scale   measured over predicted mean of undisturbed launches, beyond cpu_scale; mixed with 1 as if that were
+                   `PRIOR` more launches
+
+Evidence for one CPU factor: on an H200 with vLLM 0.24.0, six runs on hosts whose engine loop took 0.96 to 1.63 times
+the profile's time had launches 0.92 to 1.10 times what that factor says.  Hosts of one kind differ so much when others
+use them too.  Launch-bound servers (`--enforce-eager`) have no FULL graphs: there the launches stand for the CPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from calibration.fit import Folder, logged_version
+from calibration.fit_cpu import MODES, Launches
+from calibration.fit_gpu import Recording, kinds, relative_errors, step_ends
+from calibration.recording import Floats, Sent, Steps
+from calibration.stretches import Stretches
+from simulator.errors import InputError
+from simulator.gpu_spec import GpuSpec
+from simulator.model_spec import ModelSpec
+from simulator.profile import Host, Profile
+from simulator.step_cost import FULL
+
+#: Stretches, decode steps and launches that a scale needs.
+LEAST_STRETCHES, LEAST_STEPS, LEAST_LAUNCHES = 5, 50, 5
+#: A launch scale of 1 counts as so many launches.
+PRIOR = 20
+
+
+def refresh_host(
+    profile: Profile, steps_dir: Path, model: ModelSpec, gpu: GpuSpec, *, workload: str = "calib"
+) -> Profile:
+    """Return *profile* with the host section measured from *workload* in *steps_dir*; everything else stays."""
+    folder = Folder.read(steps_dir, workload, model, gpu, logged_version(steps_dir, profile.provenance.vllm_version))
+    host = measure_host(profile, folder.recording, folder.sent)
+    if host is None:
+        raise InputError(f"{steps_dir}: {workload}: too few steps to tell this host's speed; record 5 s of load")
+    return profile.model_copy(update={"host": host})
+
+
+def measure_host(profile: Profile, recording: Recording, sent: Sent | None) -> Host | None:
+    """Return the scales of the host *recording* was made on, 1 where it does not tell; None if it tells nothing."""
+    plain = profile.model_copy(update={"host": Host()})
+    stretches, steps = recording.stretches(), recording.steps
+    gpu_scale = _gpu_scale(plain, recording, stretches)
+    scaled = plain.model_copy(update={"host": Host(gpu_scale=gpu_scale or 1.0)})
+    launches = Launches.of(steps, stretches, sent, step_ends(recording, stretches, scaled))
+    ratios = launch_ratios(launches, profile, recording)
+    loop = loop_scale(steps, profile)
+    if loop is None and len(ratios) >= LEAST_LAUNCHES:
+        cpu_scale, launch_scale = float(ratios.mean()), 1.0
+    elif loop is None and gpu_scale is None:
+        return None
+    else:
+        cpu_scale = loop or 1.0
+        launch_scale = (float(ratios.sum()) / cpu_scale + PRIOR) / (len(ratios) + PRIOR)
+    return Host(
+        gpu_scale=round(gpu_scale or 1.0, 4), cpu_scale=round(cpu_scale, 4), launch_scale=round(launch_scale, 4)
+    )
+
+
+def _gpu_scale(plain: Profile, recording: Recording, stretches: Stretches) -> float | None:
+    """Return the GPU scale; None if the GPU was never known to be busy (`--enforce-eager` waits for launches)."""
+    busy = kinds(stretches, recording.steps) != "idle"
+    if busy.sum() < LEAST_STRETCHES or recording.engine.enforce_eager:
+        return None
+    return float(np.median(1.0 / (1.0 + relative_errors(recording, stretches, plain)[busy])))
+
+
+def loop_scale(steps: Steps, profile: Profile) -> float | None:
+    """Return how much longer the engine loop's own work takes than in *profile*; None with too few decode steps."""
+    alone = (steps.prefill_tokens == 0) & (steps.mode == FULL)
+    if alone.sum() < LEAST_STEPS:
+        return None
+    cpu, reqs = profile.cpu, steps.num_reqs[alone]
+    seconds = (steps.plan_end_s - steps.plan_start_s + steps.update_end_s - steps.update_start_s)[alone]
+    expected = cpu.schedule_s + cpu.update_s + (cpu.schedule_per_request_s + cpu.update_per_request_s) * reqs
+    return float(np.median(seconds / expected))
+
+
+def launch_ratios(launches: Launches, profile: Profile, recording: Recording) -> Floats:
+    """Return each undisturbed launch relative to the mean launch *profile* predicts for it on its own host."""
+    kernels = recording.model.num_hidden_layers * (
+        profile.launch.eager_factor if recording.engine.enforce_eager else 1.0
+    )
+    found = []
+    for mode, name in enumerate(MODES):
+        section, quantiles = getattr(profile.launch, name), getattr(profile.noise, name).launch_quantiles
+        mean = float(np.mean(_midpoints(quantiles))) if quantiles else 1.0
+        for idle in (False, True):
+            expected = (section.constant_s + section.per_layer_s * kernels) * (section.idle_factor if idle else 1.0)
+            found.append(launches.undisturbed(mode, idle=idle) / (expected * mean))
+    return np.concatenate(found)
+
+
+def _midpoints(quantiles: tuple[float, ...]) -> Floats:
+    levels = np.asarray(quantiles)
+    return np.asarray((levels[1:] + levels[:-1]) / 2)
