@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from apps.planning.cluster import connected
 from apps.planning.progress import Progress, shown
 from simulator.errors import InputError, ServecastError
 
 Backend = Literal["processes", "dask"]
 Task = TypeVar("Task")
 Found = TypeVar("Found")
-
-#: How long a Dask scheduler may take to answer, in seconds.
-DASK_TIMEOUT_S = 15
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ def _results(
         for index, task in enumerate(tasks):
             yield _attempt(function, index, task)
         return
-    with ExitStack() as stack:
-        stack.enter_context(_processes() if scheduler is None else _cluster(scheduler, stack))
+    with _processes() if scheduler is None else _cluster(scheduler):
         yield from _parallel(function, tasks, processes, ordered)
 
 
@@ -141,7 +138,11 @@ def _attempt(function: Callable[[Task], Found], index: int, task: Task) -> tuple
     try:
         return index, function(task)
     except Exception as error:
-        return index, Failure(type(error).__name__, " ".join(str(error).split()) or type(error).__name__)
+        return index, _failure(error)
+
+
+def _failure(error: BaseException) -> Failure:
+    return Failure(type(error).__name__, " ".join(str(error).split()) or type(error).__name__)
 
 
 def _processes() -> AbstractContextManager[Any]:
@@ -158,40 +159,15 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _cluster(scheduler: str, stack: ExitStack) -> AbstractContextManager[Any]:
-    """Return the configuration for the cluster at *scheduler*, whose client *stack* closes."""
+def _lost(arguments: tuple[Any, int, Any], error: BaseException) -> tuple[int, Failure]:
+    if type(error).__name__ == "KilledWorker":
+        return arguments[1], Failure("LostTask", "the workers that ran it died; give them more memory")
+    return arguments[1], _failure(error)
+
+
+@contextmanager
+def _cluster(scheduler: str) -> Iterator[None]:
     from joblib import parallel_config
 
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError("the backend dask is not installed; pip install 'servecast[dask]'") from None
-    try:
-        client: Any = stack.enter_context(Client(scheduler, timeout=DASK_TIMEOUT_S, set_as_default=False))  # type: ignore[no-untyped-call]
-        client.wait_for_workers(1, timeout=DASK_TIMEOUT_S)
-    except (OSError, TimeoutError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(
-            f"no Dask cluster answers at {scheduler} ({reason}); start it, or correct --scheduler"
-        ) from None
-    _check_workers(client, scheduler)
-    config: AbstractContextManager[Any] = parallel_config("dask", client=client)
-    return config
-
-
-def _check_workers(client: Any, scheduler: str) -> None:
-    here = _version()
-    try:
-        versions = client.run(_version, on_error="return")
-    except Exception as error:  # whatever Dask makes of a module that is missing there
-        versions = {scheduler: error}
-    for worker, there in versions.items():
-        if there != here:
-            what = f"servecast {there}" if isinstance(there, str) else "no servecast that it can import"
-            raise InputError(f"Dask worker {worker} has {what}, here it is {here}; install the same on every worker")
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("servecast")
+    with connected(scheduler, _lost) as backend, parallel_config(backend):
+        yield
