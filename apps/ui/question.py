@@ -1,0 +1,253 @@
+"""What the widgets say, as one frozen value, and the scenario it stands for.  No Streamlit here.
+
+A `Question` holds raw inputs, so a half-typed one is a value too; `check` reads them with the command line's own strict
+readers and returns the scenario, or a sentence for each input that cannot be read.  Nothing of it names a file on the
+server: models, profiles and traces are the shipped ones, uploads travel as text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from simulator.errors import ConfigError, InputError, ServecastError
+from simulator.gpu_spec import GpuSpec
+from simulator.model_spec import ModelSpec
+from simulator.scenario import Scenario
+from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload, TraceWorkload, Workload
+
+#: What one question may ask of a server that others use too.
+MAX_REQUESTS = 20_000
+#: An upload, in bytes.
+MAX_UPLOAD = 5_000_000
+
+Load = Literal["rate", "concurrency", "trace", "file"]
+
+
+class Question(BaseModel):
+    """Everything a page can ask; the defaults are the question of the first visit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    server: str = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384"
+    gpu: str = ""  # "": the profile's
+    profile: str = "h200-llama-3.1-8b"  # "": a roofline from the data sheet
+    vllm_version: str = ""
+    config_json: str = ""  # config.json of a model that is not in the catalogue
+    log: str = ""  # lines of a start-up log that tell the memory of a real server
+
+    load: Load = "rate"
+    rate: float = 12.0
+    burstiness: float = 1.0
+    concurrency: int = 32
+    trace: str = "azure-conv-2023"
+    rate_scale: float = 1.0
+    requests_csv: str = ""
+    prompt_tokens: str = "lognormal:300:1.0:8:4000"
+    output_tokens: str = "lognormal:180:0.8"
+    num_prompts: int = 1000
+    over_length: Literal["fail", "drop"] = "fail"
+    seed: int = 0
+
+    b_server: str = ""  # "": A's line
+    b_gpu: str = ""
+    b_profile: str = ""
+    b_vllm_version: str = ""
+    replications: int = 4
+
+    slo_ttft_ms: float = 500.0
+    slo_tpot_ms: float = 50.0
+    slo_e2el_ms: float = 0.0  # 0: no limit
+    slo_percentile: int = 99
+
+    scenario_json: str = ""  # a saved scenario: stands in for server and load
+
+    def with_(self, **changes: Any) -> Question:
+        """Return the question with some inputs changed, checked again."""
+        return Question.model_validate(self.model_dump() | changes)
+
+    def b_side(self) -> Question:
+        """Return the question of the other server of a comparison: its own inputs, else A's; the same load."""
+        return self.with_(
+            server=self.b_server.strip() or self.server,
+            gpu=self.b_gpu or self.gpu,
+            profile=self.b_profile or self.profile,
+            vllm_version=self.b_vllm_version or self.vllm_version,
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A question as understood: its scenario, or in ``problems`` a sentence for each input that was not."""
+
+    scenario: Scenario | None = None
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def check(question: Question) -> Checked:
+    """Return the scenario of *question*, or a sentence beside each input that cannot be read."""
+    problems: dict[str, str] = {}
+
+    def attempt(name: str, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except ServecastError as error:
+            problems[name] = " ".join(str(error).split())
+            return None
+
+    if question.scenario_json:
+        found = attempt("scenario_json", lambda: _saved(question.scenario_json))
+        return Checked(found, problems)
+    for name in ("prompt_tokens", "output_tokens"):
+        attempt(name, lambda name=name: _length(getattr(question, name)))  # type: ignore[misc]
+    load = None if problems else attempt(_where(question), lambda: workload(question))
+    server = attempt("server", lambda: server_of(question))
+    if load is None or server is None:
+        return Checked(None, problems)
+    scenario = attempt("server", lambda: _scenario(question, load))
+    return Checked(scenario, problems)
+
+
+def server_of(question: Question) -> tuple[ModelSpec, GpuSpec]:
+    """Return the model and the GPU that are asked about; raises as the command line does."""
+    from simulator import catalogue
+    from simulator.command_line import parse
+
+    args = parse(question.server)
+    return model_of(question, args.model), catalogue.gpu(gpu_name(question))
+
+
+def gpu_name(question: Question) -> str:
+    """Return the GPU asked for, else the profile's."""
+    from simulator.profile import load_profile
+
+    if question.gpu:
+        return question.gpu
+    if not question.profile:
+        raise ConfigError("no GPU: choose one, or a profile, whose GPU is taken")
+    return load_profile(checked_profile(question.profile)).provenance.gpu
+
+
+def checked_profile(name: str) -> str:
+    """Return *name* if a shipped profile is called so; a link must not make the server read another file."""
+    known = profile_names()
+    if name not in known:
+        raise InputError(f"profile {name[:60]!r} is not shipped; choose {', '.join(known)}")
+    return name
+
+
+def profile_names() -> list[str]:
+    """Return the names of the shipped profiles."""
+    from pathlib import Path
+
+    from simulator import shipped
+
+    folder = Path(str(shipped.path("profiles")))
+    return sorted(path.stem for path in folder.glob("*.json") if path.stem not in {"gpus", "models"})
+
+
+def model_of(question: Question, name: str | None) -> ModelSpec:
+    """Return the model: of the uploaded config.json, else of the catalogue.  Never of a path on this server."""
+    from simulator import catalogue
+    from simulator.hf_config import model_spec_from_config
+
+    if question.config_json:
+        try:
+            config = json.loads(question.config_json)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"config.json: is not JSON ({error}); upload the model's own file") from None
+        if not isinstance(config, dict):
+            raise InputError("config.json: must hold a JSON object; upload the model's own file")
+        return model_spec_from_config(config, str(config.get("_name_or_path") or name or "your model"))
+    if not name:
+        raise ConfigError("no model is named; give it as in `vllm serve meta-llama/Llama-3.1-8B`")
+    found = catalogue.model(name)
+    if found is None:
+        near = ", ".join(catalogue.closest_models(name))
+        raise ConfigError(f"model {name[:80]!r} is not in the catalogue (closest: {near}); upload its config.json")
+    return found
+
+
+def workload(question: Question) -> Workload:
+    """Return the load; raises `InputError` of one line."""
+    lengths = {"prompt_tokens": question.prompt_tokens.strip(), "output_tokens": question.output_tokens.strip()}
+    if question.num_prompts > MAX_REQUESTS:
+        raise InputError(
+            f"{question.num_prompts:,} requests are more than the {MAX_REQUESTS:,} a shared page runs; "
+            "ask for fewer, or use `servecast simulate`"
+        )
+    if question.load == "rate":
+        return RateWorkload(
+            rate=question.rate, burstiness=question.burstiness, num_prompts=question.num_prompts, **lengths
+        )
+    if question.load == "concurrency":
+        return ConcurrencyWorkload(concurrency=question.concurrency, num_prompts=question.num_prompts, **lengths)
+    if question.load == "trace":
+        return TraceWorkload(name=question.trace, rate_scale=question.rate_scale, limit=question.num_prompts)
+    if not question.requests_csv:
+        raise InputError("no file yet: upload a CSV with arrival_s, prompt_tokens, output_tokens")
+    return _listed(question)
+
+
+def _listed(question: Question) -> RequestsWorkload:
+    from simulator.request_list import parse_rows
+
+    rows = tuple(parse_rows(question.requests_csv, "your CSV"))
+    timed = rows[0].arrival_s is not None
+    limit = min(question.num_prompts, len(rows))
+    return RequestsWorkload(rows=rows[:limit], max_concurrency=None if timed else question.concurrency)
+
+
+def _scenario(question: Question, load: Workload) -> Scenario:
+    model, gpu = server_of(question)
+    return Scenario.from_command(
+        question.server,
+        model=model,
+        gpu=gpu.name,
+        profile=checked_profile(question.profile) if question.profile else None,
+        vllm_version=question.vllm_version.strip() or None,
+        workload=load,
+        over_length=question.over_length,
+        seed=question.seed,
+    )
+
+
+def _saved(text: str) -> Scenario:
+    """Return a saved scenario, unless it makes this server read a file of its own."""
+    scenario = Scenario.from_json(text, "your scenario")
+    if isinstance(scenario.workload, RequestsWorkload) and scenario.workload.path is not None:
+        raise InputError("your scenario names a file of requests, which this server does not have; upload the CSV")
+    count = getattr(scenario.workload, "num_prompts", None) or getattr(scenario.workload, "limit", None) or 0
+    if isinstance(scenario.workload, RequestsWorkload):
+        count = len(scenario.workload.rows or ())
+    elif isinstance(scenario.workload, TraceWorkload) and scenario.workload.limit is None:
+        raise InputError(f"your scenario sends a whole trace; give it a limit of at most {MAX_REQUESTS:,} requests")
+    if count > MAX_REQUESTS:
+        raise InputError(f"your scenario sends {count:,} requests; a shared page runs {MAX_REQUESTS:,} at most")
+    if scenario.profile is not None:
+        checked_profile(scenario.profile)
+    return scenario
+
+
+def _length(text: str) -> None:
+    from simulator.lengths import parse
+
+    parse(text)
+
+
+def _where(question: Question) -> str:
+    """Return the input that a bad load is told beside."""
+    return {"rate": "rate", "concurrency": "concurrency", "trace": "trace", "file": "requests_csv"}[question.load]
+
+
+_LOG_LINE = re.compile(r"INFO \d\d-\d\d|EngineCore|APIServer|LLM engine \(v|GPU KV cache size|# GPU blocks")
+
+
+def looks_like_log(text: str) -> bool:
+    """Whether *text* is (a piece of) a start-up log rather than a command."""
+    return len(_LOG_LINE.findall(text)) >= 2

@@ -1,0 +1,124 @@
+"""What the worker processes do: the command line's own calls, scenario text in, plain small answers out.
+
+Each function is at the top of this module so that it can be pickled, takes scenarios as JSON text (which is also the
+key of the cache), and returns values that do not hold on to the whole simulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simulator.scenario import Scenario
+from simulator.simulate import simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from simulator.result import Result
+
+#: Rows of a timeline that a picture shows, and that a file holds.
+_PICTURE_ROWS, _FILE_ROWS = 400, 100_000
+#: Steps that a picture can be zoomed into.
+_STEPS = 400_000
+_STEP_COLUMNS = ("plan_s", "emit_s", "tokens", "decode_reqs", "running", "waiting", "preempted", "gpu_s", "mode")
+#: Probabilities at which a distribution is drawn.
+LEVELS = tuple(float(level) for level in np.unique(np.concatenate((np.linspace(0, 100, 201), [99.9, 99.99]))))
+#: Intervals that read well on an axis, in seconds.
+_NICE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated run as the pages need it.
+
+    Attributes
+    ----------
+    summary: `simulator.result.Result.summary`, to the last digit what ``servecast simulate --format json`` prints.
+    requests: `simulator.result.Result.requests`.
+    timeline: a row every ``interval_s`` seconds, for pictures; columns as in `simulator.timeline`.
+    seconds: a row a second, as ``--timeline`` writes it; None for very long runs.
+    steps: one row per engine step: seconds, tokens, requests; None for very many.
+    itl_ms: gaps between tokens in ms at the percentages `LEVELS`.
+    limit_tokens: max_num_batched_tokens, for the axis of steps.
+    """
+
+    summary: dict[str, Any]
+    requests: pd.DataFrame
+    timeline: pd.DataFrame
+    interval_s: float
+    seconds: pd.DataFrame | None
+    steps: pd.DataFrame | None
+    itl_ms: np.ndarray[Any, np.dtype[np.float64]]
+    limit_tokens: int
+
+
+def run(scenario: str) -> Run:
+    """Return the plain answer to the scenario in this JSON text."""
+    question = Scenario.from_json(scenario)
+    result = simulate(question)
+    length_s = max(result.records.end_s - result.records.start_s, 1e-6)
+    interval_s = next((each for each in _NICE_S if length_s / each <= _PICTURE_ROWS), length_s / _PICTURE_ROWS)
+    return Run(
+        summary=result.summary(),
+        requests=result.requests,
+        timeline=result.timeline_every(interval_s),
+        interval_s=interval_s,
+        seconds=result.timeline if length_s <= _FILE_ROWS else None,
+        steps=_steps(result),
+        itl_ms=1e3 * np.array(result.latencies.itl_s.percentiles(LEVELS)),
+        limit_tokens=question.engine.max_num_batched_tokens,
+    )
+
+
+def _steps(result: Result) -> pd.DataFrame | None:
+    if result.records.num_steps > _STEPS:
+        return None
+    steps = result.steps
+    return steps[[name for name in _STEP_COLUMNS if name in steps]]
+
+
+def intervals(scenario: str, replications: int) -> dict[str, Any]:
+    """Return the intervals of every metric, as ``servecast simulate --intervals`` has them."""
+    from calibration.intervals import predict_with_intervals
+
+    found = predict_with_intervals(Scenario.from_json(scenario), replications=replications).intervals
+    return dict(found or {})
+
+
+def summary(scenario: str, seed_offset: int) -> dict[str, Any]:
+    """Return the summary of the scenario with another seed: one side of a pair of `apps.compare_command`."""
+    question = Scenario.from_json(scenario)
+    return simulate(question.model_copy(update={"seed": question.seed + seed_offset})).summary()
+
+
+def measured(name: str, profile: str) -> dict[str, Any]:
+    """Return one measured run beside its prediction, as ``servecast accuracy`` has it."""
+    from calibration.accuracy import COMPARED, compare
+    from simulator.measured import load_measured
+
+    found = compare(load_measured(name), profile)
+    return {
+        "run": found.run.name,
+        "workload": found.run.workload_text,
+        "provenance": dict(found.run.provenance),
+        "rows": [
+            {
+                "metric": title,
+                "measured": found.measured[key],
+                "predicted": found.predicted[key],
+                "error_percent": found.error_percent(key),
+            }
+            for title, key in COMPARED
+        ],
+    }
+
+
+def warm() -> None:
+    """Import what the answers need, so that the first one does not wait for it."""
+    import pandas  # noqa: F401
+    import scipy.stats  # noqa: F401
+
+    import calibration.intervals  # noqa: F401
