@@ -64,6 +64,15 @@ class ServeArgs(BaseModel):
         _read_values(reading, settings)
         return _finished(reading, model, usage_context, vllm_version, env or {})
 
+    def with_settings(self, settings: Mapping[str, Any]) -> ServeArgs:
+        """Return the same with *settings* (as for `from_kwargs`) in place of what was set; None: vLLM's default."""
+        changed = ServeArgs.from_kwargs(**settings)
+        replaced = {ALIASES.get(name, name) for name in settings}
+        given = {name: value for name, value in self.given.items() if name not in replaced} | changed.given
+        model, path = changed.model or self.model, changed.hf_config_path or self.hf_config_path
+        notes = tuple(_unique([*self.notes, *changed.notes]))
+        return self.model_copy(update={"model": model, "hf_config_path": path, "given": given, "notes": notes})
+
 
 def parse(text: str) -> ServeArgs:
     """Return what *text* says, in any of the forms above.  Raises `ConfigError`, one line."""

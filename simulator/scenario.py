@@ -7,6 +7,7 @@ an equal scenario, and the same scenario gives the same result.  Schema: ``docs/
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ class Scenario(BaseModel):
         vllm_version: str | None = None,
         model_config: str | Path | None = None,
         model: ModelSpec | None = None,
+        settings: Mapping[str, Any] | None = None,
         over_length: OverLength = "fail",
         seed: int = 0,
     ) -> Scenario:
@@ -79,7 +81,8 @@ class Scenario(BaseModel):
 
         Without *gpu* it is the profile's; one of the two must be given.  *model_config* is a path, of a ``config.json``
         for a model the catalogue does not know; *model* stands in for the one that is named, and no file is read.
-        Remarks of the parser and of the resolution become notes.
+        *settings* (flags with underscores) stand in for those of the command; None is vLLM's default.  Remarks of the
+        parser and of the resolution become notes.
         """
         from simulator import catalogue
         from simulator.command_line import parse
@@ -94,6 +97,8 @@ class Scenario(BaseModel):
                 )
             gpu = load_profile(profile).provenance.gpu
         args, card = parse(text), catalogue.gpu(gpu)
+        if settings:
+            args = args.with_settings(settings)
         if model is None:
             model = load_model(str(model_config) if model_config is not None else args.model)
         engine, notes = resolve(args, model, card, vllm_version)

@@ -363,6 +363,18 @@ def test_an_unknown_keyword_is_refused_with_a_suggestion(name, message):
     assert message in str(error.value)
 
 
+def test_settings_stand_in_for_those_of_the_command_and_none_is_the_default():
+    args = parse("vllm serve facebook/opt-125m --max-num-seqs 64 --enforce-eager --dtype float16")
+    changed = args.with_settings(
+        {"max_num_seqs": "128", "enforce_eager": None, "tensor_parallel_size": 2, "block_size": 32}
+    )
+    assert changed.model == "facebook/opt-125m"
+    assert changed.given == {"dtype": "float16", "max_num_seqs": 128, "tensor_parallel_size": 2, "block_size": 32}
+    assert args.with_settings({"model": "gpt2"}).model == "gpt2"
+    with pytest.raises(ConfigError, match="did you mean max_num_seqs"):
+        args.with_settings({"max_nun_seqs": 1})
+
+
 def test_values_that_are_no_literals_are_left_out_and_mentioned():
     args = parse("LLM(model='org/m', max_num_seqs=batch, dtype=torch.bfloat16, **more)")
     assert args.given == {"dtype": "bfloat16"}

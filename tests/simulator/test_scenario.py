@@ -67,6 +67,13 @@ def test_a_command_line_becomes_a_scenario_on_the_profiles_gpu():
     assert Scenario.from_json(scenario.to_json()) == scenario
 
 
+def test_settings_change_the_command():
+    scenario = Scenario.from_command(
+        SERVE, profile="h200-llama-3.1-8b", workload=RateWorkload(rate=1), settings={"max_num_seqs": 8}
+    )
+    assert (scenario.engine.max_num_seqs, scenario.engine.max_model_len) == (8, 16384)
+
+
 def test_the_gpu_and_the_version_can_be_named():
     scenario = Scenario.from_command(SERVE, gpu="A100-80", vllm_version="0.20.0", workload=RateWorkload(rate=1))
     assert scenario.profile is None
