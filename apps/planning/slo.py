@@ -153,7 +153,7 @@ def _latency(part: str) -> Target:
         )
     milliseconds = left.endswith("_ms")
     seconds = _seconds(f"{limit}ms" if milliseconds and re.fullmatch(r"[\d.]+", limit) else limit, part)
-    return Target(latency=names[0], statistic=statistics[0], limit_s=seconds)  # type: ignore[arg-type]
+    return Target(latency=names[0], statistic=statistics[0], limit_s=seconds)
 
 
 def _goodput(part: str) -> Goodput:
@@ -176,7 +176,7 @@ def _goodput(part: str) -> Goodput:
         pairs.append((name, _seconds(text, limit)))
     if len({name for name, _ in pairs}) < len(pairs):
         raise InputError(f"SLO: {part[:80]!r} limits one latency twice; keep the stricter limit")
-    return Goodput(share=value, limits_s=tuple(pairs))  # type: ignore[arg-type]
+    return Goodput(share=value, limits_s=tuple(pairs))
 
 
 def _sides(part: str) -> tuple[str, str]:

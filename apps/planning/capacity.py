@@ -1,0 +1,350 @@
+"""The highest load a server carries within an SLO, how sure that is, and what it stops at.
+
+    from apps.planning.capacity import capacity
+
+    found = capacity(scenario, "ttft_p99=500ms,tpot_p95=40ms")
+    found.load, found.interval, found.limit.why
+
+The load of *scenario* only says what is asked (its axis, lengths, arrival pattern); how much is searched for:
+
+    1. scale       everything at once: the throughput nothing can exceed
+    2. curve       loads up to beyond it, one run each: where the SLO breaks, roughly; the curve pages draw
+    3. refining    between the highest load that holds and the lowest that does not, replications until they decide
+    4. confirming  the answer in runs three times as long: overload that a short run hides shows, and is refined again
+    5. uncertainty the same search with the profile drawn anew (`calibration.draws`) and other seeds: a 90 % interval
+
+Every load is sent with the same seeds (`apps.planning.load`), judged by what counts of it (`apps.planning.steady`) and
+decided as `apps.planning.points` says.  The answer does not depend on the number of workers.
+
+Not contained in the interval: what `calibration.intervals` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from apps.planning.bracket import Bracket, refine
+from apps.planning.limits import Limit, State, binding
+from apps.planning.load import UNITS, Axis, axis_of, is_recorded, is_whole
+from apps.planning.measure import Ask, Run, measure
+from apps.planning.points import Point
+from apps.planning.runs import Failure, run_many
+from apps.planning.slo import Slo
+from apps.planning.spread import drawn_capacities
+from simulator import errors
+from simulator.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work goes into an answer.
+
+    Attributes
+    ----------
+    tolerance: the search ends when the lowest load that fails is less than this share above the highest that holds.
+    replications, most_replications: runs at each load while refining: so many at least, and at most to decide.
+    draws: searches the interval is made of; 0 for none, else at least 5.
+    requests: per run, where they are drawn; None: as many as the load needs (`requests_for`).
+    confirm: whether to confirm with longer runs.
+    """
+
+    tolerance: float = 0.02
+    replications: int = 4
+    most_replications: int = 8
+    draws: int = 10
+    requests: int | None = None
+    confirm: bool = True
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is: its *stage*, runs *done* of about *expected*, and the points of the curve so far."""
+
+    stage: str
+    done: int
+    expected: int
+    points: tuple[Point, ...]
+
+
+#: Told after every run; may raise, which ends the search and its workers and passes through to the caller.
+Watcher = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The answer.
+
+    Attributes
+    ----------
+    load: the highest load that holds, in the unit of the axis; None if none does.
+    next_load: the lowest load found not to hold, within the tolerance; None if every load holds.
+    interval: 90 % interval of the capacity, of servers and hosts of this kind; None if it was not asked for.
+    decided: whether the replications tell `load` and `next_load` apart from the SLO; if not, `undecided_between`.
+    target: the SLO's target that breaks first (``stability``: the queue grows without end).
+    limit: what the server runs out of there; None if it never does.
+    points: the load curve, ascending, `load` and `next_load` among them.
+    """
+
+    scenario: Scenario
+    slo: Slo
+    axis: Axis
+    load: float | None
+    next_load: float | None
+    interval: tuple[float, float] | None
+    decided: bool
+    target: str
+    limit: Limit | None
+    points: tuple[Point, ...]
+    runs: int
+    draws: tuple[float, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def unit(self) -> str:
+        """The unit of the loads."""
+        return UNITS[self.axis]
+
+    @property
+    def point(self) -> Point | None:
+        """The point at `load`."""
+        return next((point for point in self.points if point.load == self.load), None)
+
+    @property
+    def undecided_between(self) -> tuple[float, float] | None:
+        """The highest load that certainly holds and the lowest that certainly does not; None if decided."""
+        if self.decided or self.load is None:
+            return None
+        holds = [point.load for point in self.points if point.holds and (point.decided or len(point.runs) == 1)]
+        fails = [point.load for point in self.points if not point.holds and (point.decided or len(point.runs) == 1)]
+        low = max((load for load in holds if load <= self.load), default=0.0)
+        high = min((load for load in fails if load >= self.load), default=float("inf"))
+        return low, high
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data; the schema is in docs/schemas.md."""
+        point = self.point
+        return {
+            "schema_version": 1,
+            "slo": str(self.slo),
+            "axis": self.axis,
+            "unit": self.unit,
+            "load": self.load,
+            "next_load": self.next_load,
+            "interval": list(self.interval) if self.interval else None,
+            "level": 0.90,
+            "decided": self.decided,
+            "undecided_between": self.undecided_between,
+            "binding_target": self.target,
+            "binding_limit": self.limit.as_dict() if self.limit else None,
+            "at_load": point.as_dict(self.slo) if point else None,
+            "points": [each.as_dict(self.slo) for each in self.points],
+            "draws": list(self.draws),
+            "runs": self.runs,
+            "notes": list(self.notes),
+            "scenario": self.scenario.model_dump(mode="json"),
+        }
+
+
+def capacity(
+    scenario: Scenario,
+    slo: Slo | str,
+    *,
+    axis: Axis | None = None,
+    effort: Effort | None = None,
+    workers: int | None = None,
+    watch: Watcher | None = None,
+) -> Capacity:
+    """Return the highest load on *axis* (default: the one of the scenario's workload) at which *slo* is met.
+
+    *workers* processes share the runs (None: one a core); *watch* is told after every run and may raise to stop.
+    Everything passed and returned can be pickled.  Raises what `simulate` raises (`DoesNotFitError` ...), `InputError`
+    for an SLO that cannot be read or an axis the workload does not have.
+    """
+    wanted = Slo.parse(slo) if isinstance(slo, str) else slo
+    return _Search(scenario, wanted, axis or axis_of(scenario), effort or Effort(), workers, watch).answer()
+
+
+#: Loads of the curve as shares of the throughput of everything at once.
+_CURVE = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2)
+#: Below the curve: how far down a load that holds is looked for; above: by which steps.
+_LOWER = (0.03, 0.01, 0.003)
+_STEP_UP, _STEPS_UP = 1.35, 12
+#: Requests per run: so many for each request in the system at a time, between bounds.
+_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 25, 2000, 12_000
+_LONGER = 3
+#: A rate, or a number of clients, at which nobody waits to send.
+_ALL_AT_ONCE = 1e9
+
+
+def requests_for(in_system: float) -> int:
+    """Return how many requests a run needs: 25 generations of those in the system at once, from 2,000 to 12,000."""
+    return int(min(max(_PER_REQUEST_IN_SYSTEM * in_system, _LEAST), _MOST))
+
+
+class _Search:
+    """One search: what is asked, and the points found so far."""
+
+    def __init__(
+        self, scenario: Scenario, slo: Slo, axis: Axis, effort: Effort, workers: int | None, watch: Watcher | None
+    ) -> None:
+        self.scenario, self.slo, self.axis, self.effort = scenario, slo, axis, effort
+        self.workers, self.watch = workers, watch
+        self.points: dict[float, Point] = {}
+        self.stage, self.done, self.expected = "scale", 0, 1 + len(_CURVE) + 4 * effort.replications + 3 * effort.draws
+        self.requests = effort.requests or _LEAST
+        self.warnings: dict[str, None] = {}
+
+    def answer(self) -> Capacity:
+        """Run the stages of the module text."""
+        scale = self._scale()
+        found = self._curve(scale)
+        if found.low is not None and found.high is not None:
+            found = self._refine(found)
+            if self.effort.confirm and self.axis == "rate" and not is_recorded(self.scenario):
+                found = self._confirm(found)
+        draws, interval = self._uncertainty(found)
+        return self._capacity(found, draws, interval)
+
+    # stages -----------------------------------------------------------------------------------------------------------
+
+    def _scale(self) -> float:
+        """Return a load nothing exceeds by much: the throughput of all at once, or the users that make it."""
+        ask = Ask(self.scenario, self.slo, self.axis, _ALL_AT_ONCE, min(self.requests, 1000), as_a_whole=True)
+        run = measure(ask)  # in this process: errors of the question are raised as they are
+        self._told(run)
+        throughput = run.metrics["request_throughput"] or 1.0
+        if self.axis == "rate":
+            return throughput
+        think = getattr(self.scenario.workload, "think_time_s", 0.0)
+        return max(8.0, throughput * think + min(self.scenario.engine.max_num_seqs, self.requests))
+
+    def _curve(self, scale: float) -> Bracket:
+        self.stage = "curve"
+        shares = (1 / scale, *_CURVE) if is_whole(self.axis) else _CURVE
+        self._points([self._round(scale * share) for share in shares])
+        for share in _LOWER if not is_whole(self.axis) else ():
+            if any(point.holds for point in self.points.values()):
+                break
+            self._points([scale * share])
+        load = max(self.points)
+        for _ in range(_STEPS_UP):
+            if not self.points[load].holds:
+                break
+            load = self._round(load * _STEP_UP)
+            self._points([load])
+        return Bracket.of(self.points)
+
+    def _refine(self, found: Bracket) -> Bracket:
+        """Close the bracket with replications, in runs as long as the load needs."""
+        self.stage = "refining"
+        if self.effort.requests is None:
+            about = [self.points[load].runs[0].in_system for load in (found.low, found.high) if load is not None]
+            self.requests = max(self.requests, requests_for(min(about)))
+        return refine(found, self._replicated, self.points, tolerance=self.effort.tolerance, whole=is_whole(self.axis))
+
+    def _confirm(self, found: Bracket) -> Bracket:
+        """Look at the answer in longer runs; if it does not hold there, refine below it in such runs."""
+        self.stage = "confirming"
+        short, self.requests = self.requests, min(_LONGER * self.requests, _LONGER * _MOST)
+        assert found.low is not None
+        if self._replicated(found.low, most=self.effort.replications).holds:
+            self.requests = short
+            return found
+        below = {load: point for load, point in self.points.items() if load <= found.low}
+        return refine(
+            Bracket.of(below),
+            self._replicated,
+            self.points,
+            tolerance=self.effort.tolerance,
+            whole=is_whole(self.axis),
+        )
+
+    def _uncertainty(self, found: Bracket) -> tuple[tuple[float, ...], tuple[float, float] | None]:
+        if not self.effort.draws or found.low is None or found.high is None:
+            return (), None
+        self.stage = "uncertainty"
+        ask = Ask(self.scenario, self.slo, self.axis, found.low, self.requests)
+        near = (self.points[found.low], self.points[found.high])
+        return drawn_capacities(ask, near, self.effort.draws, workers=self.workers, told=self._told_draw)
+
+    def _capacity(self, found: Bracket, draws: tuple[float, ...], interval: tuple[float, float] | None) -> Capacity:
+        ends = [self.points[load] for load in (found.high, found.low) if load is not None]
+        worst = ends[0]
+        target = worst.binding(self.slo)
+        notes = list(self.warnings)
+        if not all(run.window.settled for point in ends for run in point.runs):
+            notes.append("some runs found no steady state in their first half; give more --num-prompts")
+        return Capacity(
+            scenario=self.scenario,
+            slo=self.slo,
+            axis=self.axis,
+            load=found.low,
+            next_load=found.high,
+            interval=interval,
+            decided=all(point.decided for point in ends),
+            target=target,
+            limit=binding(_mean_state(worst.runs), target) if found.high is not None else None,
+            points=tuple(self.points[load] for load in sorted(self.points)),
+            runs=self.done,
+            draws=draws,
+            notes=tuple(notes),
+        )
+
+    # runs -------------------------------------------------------------------------------------------------------------
+
+    def _round(self, load: float) -> float:
+        return float(max(1, round(load))) if is_whole(self.axis) else load
+
+    def _points(self, loads: Sequence[float]) -> None:
+        """Add points of one run each."""
+        fresh = sorted(set(loads) - set(self.points))
+        asks = [Ask(self.scenario, self.slo, self.axis, load, self._requests(load)) for load in fresh]
+        for ask, run in zip(asks, self._runs(asks), strict=True):
+            self.points[ask.load] = Point(ask.load, ask.requests, (run,))
+
+    def _replicated(self, load: float, most: int | None = None) -> Point:
+        """Return the point at *load*, with replications until they decide; it takes its place in the curve."""
+        runs: list[Run] = []
+        most = most or self.effort.most_replications
+        requests = self._requests(load)
+        while len(runs) < most:
+            count = min(self.effort.replications, most - len(runs))
+            numbers = range(len(runs), len(runs) + count)
+            ask = Ask(self.scenario, self.slo, self.axis, load, requests)
+            runs += self._runs([replace(ask, replication=number) for number in numbers])
+            point = self.points[load] = Point(load, requests, tuple(runs))
+            if point.decided:
+                break
+        return point
+
+    def _requests(self, load: float) -> int | None:
+        if self.effort.requests is not None or not is_whole(self.axis):
+            return self.requests
+        return max(self.requests, requests_for(load)) if self.stage != "curve" else int(max(500, min(20 * load, _MOST)))
+
+    def _runs(self, asks: Sequence[Ask]) -> list[Run]:
+        found: dict[int, Run] = {}
+        for index, run in run_many(measure, asks, workers=self.workers):
+            if isinstance(run, Failure):
+                raise getattr(errors, run.kind, errors.ServecastError)(str(run))
+            found[index] = run
+            self._told(run)
+        return [found[index] for index in range(len(asks))]
+
+    def _told(self, run: Run) -> None:
+        self.warnings |= dict.fromkeys(run.warnings)
+        self._told_draw()
+
+    def _told_draw(self, runs: int = 1) -> None:
+        self.done += runs
+        self.expected = max(self.expected, self.done)
+        if self.watch is not None:
+            points = tuple(self.points[load] for load in sorted(self.points))
+            self.watch(Progress(self.stage, self.done, self.expected, points))
+
+
+def _mean_state(runs: Sequence[Run]) -> State:
+    names = vars(runs[0].state)
+    return State(**{name: sum(getattr(run.state, name) for run in runs) / len(runs) for name in names})
