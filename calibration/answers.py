@@ -7,7 +7,7 @@ A file of requests is one JSON object (or a list of such, one a burst), times in
     requests  answered ones: i row of the table, t planned, send, isl, osl wanted, n tokens received (both from sending:
               ttft, e2e) and itl, the ms between messages
     failed    the others: i, t, send, isl, osl, error, messages that came before
-    client    how late the client was: see `ClientLag`
+    client    how late the client was: see `calibration.client_lag.ClientLag`
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 
-#: Above these the client, not the server, shaped what was measured.
-MOST_SEND_LAG_MS = 10.0
-MOST_LOOP_LAG_MS = 20.0
+from calibration.client_lag import ClientLag
 
 
 @dataclass
@@ -53,42 +51,6 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class ClientLag:
-    """How late the client was: sending after the planned time, and coming back to its own event loop, in ms."""
-
-    send_p50_ms: float
-    send_p99_ms: float
-    send_max_ms: float
-    loop_p99_ms: float
-    loop_max_ms: float
-    cpu_share: float
-
-    @classmethod
-    def of(cls, answers: list[Answer], loop_lags_s: list[float], cpu_share: float) -> ClientLag:
-        """Summarise a run."""
-        send = np.array([answer.sent_s - answer.planned_s for answer in answers if answer.sent_s]) * 1e3
-        loop = np.array(loop_lags_s or [0.0]) * 1e3
-        send = send if len(send) else np.zeros(1)
-        p50, p99, most = (float(v) for v in np.percentile(send, (50, 99, 100)))
-        values = (p50, p99, most, float(np.percentile(loop, 99)), float(loop.max()), cpu_share)
-        return cls(*(round(value, 3) for value in values))
-
-    def bottleneck(self) -> str | None:
-        """Return why this run says nothing about the server, or None."""
-        if self.send_p99_ms > MOST_SEND_LAG_MS:
-            return (
-                f"the client sent 1 % of its requests more than {self.send_p99_ms:.0f} ms late "
-                f"(at most {MOST_SEND_LAG_MS:.0f} ms is accepted)"
-            )
-        if self.loop_p99_ms > MOST_LOOP_LAG_MS:
-            return (
-                f"the client was busy: its event loop ran {self.loop_p99_ms:.0f} ms late "
-                f"(at most {MOST_LOOP_LAG_MS:.0f} ms is accepted)"
-            )
-        return None
-
-
-@dataclass(frozen=True)
 class ClientRun:
     """A table of requests, sent and answered."""
 
@@ -107,6 +69,11 @@ class ClientRun:
     def answered(self) -> int:
         """How many requests were answered in full."""
         return len(self.answers) - len(self.failures)
+
+    def bottleneck(self) -> str | None:
+        """Return why this run says nothing about the server, or None."""
+        good = [answer for answer in self.answers if answer.error is None]
+        return self.lag.bottleneck(np.array([answer.messages_s[0] - answer.sent_s for answer in good]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the file holds."""

@@ -112,7 +112,7 @@ class Campaign:
         self.folder.save(
             FinishedBurst(
                 key=burst.key, purpose=burst.purpose, part=self.part, window=(run.base_s, end),
-                requests=run.to_dict(), dropped=run.first_error() or None, late_client=run.lag.bottleneck(),
+                requests=run.to_dict(), dropped=run.first_error() or None, late_client=run.bottleneck(),
                 metrics={name: round(value - before.get(name, 0.0), 6) for name, value in after.items()},
             )
         )  # fmt: skip
@@ -121,7 +121,7 @@ class Campaign:
             return
         self._failed = 0
         self.times.learn(burst, run.duration_s)
-        late = f"; {run.lag.bottleneck()}" if run.lag.bottleneck() else ""
+        late = f"; {run.bottleneck()}" if run.bottleneck() else ""
         self.progress(f"{burst.key}: {burst.purpose}, {run.duration_s:.2f} s (expected {expected:.2f}){late}")
 
     def _send(self, burst: Burst) -> ClientRun:

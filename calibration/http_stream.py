@@ -29,6 +29,11 @@ class HttpReply:
         """Whether the connection can carry another request."""
         return self.is_complete and self.headers.get("connection", "").lower() != "close" and not self._buffer
 
+    @property
+    def is_between_chunks(self) -> bool:
+        """Whether all bytes so far are read, and the next one begins a chunk of a good reply."""
+        return self.status == 200 and self._state == "size" and not self._buffer
+
     def feed(self, data: bytes) -> bytes:
         """Return the part of the body that *data* completes."""
         self._buffer += data

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.answers import ClientLag
-from calibration.client_lag import client_lag
+from calibration.client_lag import ClientLag, client_lag
 from calibration.fit import Folder, logged_version
 from calibration.fit_gpu import Recording
 from calibration.recording import Sent, Steps, read_lines
@@ -45,7 +44,7 @@ class RecordedRun:
     def obstacles(self) -> list[str]:
         """Return why this run must not be judged, in words; empty if it may be."""
         lag = client_lag(self.measured)
-        own = self.client.bottleneck() if self.client is not None else None
+        own = self.client.bottleneck(self.measured.seen.ttft_s) if self.client is not None else None
         found = [lag.words()] if lag.is_bottleneck else [own] if own else []
         if self.failed:
             found.append(f"{len(self.failed)} requests failed on the server; the first: {self.failed[0]}")

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from calibration.answers import ClientLag
 from calibration.client import Target, replay
+from calibration.client_lag import ClientLag, send_limit_s
 from calibration.prompts import Prompts
 from calibration.recording import read_requests
 from calibration.server import free_port
@@ -203,10 +203,16 @@ def test_the_file_is_what_the_readers_read(tmp_path):
 
 
 def test_a_late_client_refuses_to_judge():
-    good = ClientLag(1, 2, 3, 2, 5, 0.2)
-    assert good.bottleneck() is None
-    assert "late" in (ClientLag(1, 30, 40, 2, 5, 0.2).bottleneck() or "")
-    assert "event loop" in (ClientLag(1, 2, 3, 80, 90, 1.0).bottleneck() or "")
+    quick = np.full(10, 0.03)
+    assert ClientLag(1, 2, 3, 2, 5, 0.2).bottleneck(quick) is None
+    assert "it sent 30.0 ms late" in (ClientLag(1, 30, 40, 2, 5, 0.2).bottleneck(quick) or "")
+    assert "event loop" in (ClientLag(1, 2, 3, 80, 90, 1.0).bottleneck(quick) or "")
+
+
+def test_how_late_a_client_may_send_depends_on_how_long_its_requests_wait():
+    assert [send_limit_s(np.full(3, ttft)) for ttft in (0.02, 0.1, 0.5)] == pytest.approx([0.010, 0.010, 0.050])
+    assert send_limit_s(np.zeros(0)) == 0.010
+    assert ClientLag(1, 30, 40, 2, 5, 0.2).bottleneck(np.full(3, 0.5)) is None
 
 
 def test_prompts_differ_but_for_the_shared_prefix():
