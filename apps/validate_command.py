@@ -29,6 +29,10 @@ Names = Annotated[
     list[str] | None,
     typer.Option("--workload", help="Recorded run NAME.requests.json.gz; several are repeats of the same requests."),
 ]
+HostFrom = Annotated[
+    str | None,
+    typer.Option("--host-from", help="Recorded run of that server, made before: the host's speed is taken from it."),
+]
 Measured = Annotated[
     list[str] | None, typer.Option("--measured", help="Judge a measured run: a shipped name, or a file.")
 ]
@@ -66,6 +70,7 @@ def validate_command(
     num_prompts: options.NumPrompts = None,
     recorded: Recorded = None,
     workload: Names = None,
+    host_from: HostFrom = None,
     measured: Measured = None,
     model: Model = None,
     bar: Bar = None,
@@ -100,10 +105,14 @@ def validate_command(
     }  # fmt: skip
     how = Judging(seed=seed, replications=replications, workers=workers, bars=bars(bar or []))
     given = any(value is not None for value in source.values())
+    if host_from is not None and recorded is None:
+        raise InputError(f"--host-from {host_from}: goes with --recorded, the folder that holds it")
     if (recorded is not None) + bool(measured) + given != 1:
         raise InputError("give one of: a workload (--rate R ...) to measure now, --recorded FOLDER, --measured RUN")
     if recorded is not None:
-        done = of_recorded(recorded, workload or [], profile, how, command=command, model=model, gpu=gpu)
+        done = of_recorded(
+            recorded, workload or [], profile, how, command=command, model=model, gpu=gpu, host_from=host_from
+        )
     elif measured:
         done = of_measured(measured, profile, how, command=command)
     else:

@@ -64,11 +64,24 @@ def about(data: Data) -> list[str]:
     if measured["concurrency"]:
         load += f", at most {measured['concurrency']} in flight"
     timed = f"profile {predicted['profile']}" if predicted["profile"] else "data sheet only, not calibrated"
+    if data["host"] and data["host"]["expected"]["measured"]:
+        timed += " at this host's speed, measured before"
     return [
         f"Measured: {server}; {load}; {len(measured['runs'])} run(s) of the same requests.",
         f"Predicted: {timed}, from the same requests; mean of {predicted['seeds']} seeds.",
         *(f"Client: {lag['words']}." for lag in data["client_lag"]),
+        *([_host(data["host"])] if data["host"] else []),
     ]
+
+
+def _host(host: Data) -> str:
+    sides = {"expected": "expected", "seen": "during the run"}
+    parts = [
+        f"{words} GPU {host[side]['gpu_scale']:.3f}, CPU {host[side]['cpu_scale']:.2f}, "
+        f"launches {host[side]['launch_scale']:.2f}"
+        for side, words in sides.items()
+    ]
+    return f"Host, times relative to the profile's: {'; '.join(parts)}."
 
 
 def notes(data: Data) -> list[str]:
@@ -81,18 +94,20 @@ def metrics_table(data: Data) -> Table:
     rows = []
     judged = data["verdict"] != "not judged"
     repeated = any(row["spread_percent"] is not None for row in data["metrics"])
+    other_host = bool(data["host"] and data["host"]["is_other"])
     for row in data["metrics"]:
         interval = "-" if row["low"] is None else f"{_number(row['low'])} .. {_number(row['high'])}"
         inside = {True: "inside", False: "outside", None: ""}[row["is_inside"]]
         rows.append([
             f"{row['title']} ({row['unit']})", _number(row["predicted"]), _number(row["measured"]),
-            _signed(row["error_percent"]), *([_signed(row["spread_percent"], "")] if repeated else []),
+            _signed(row["error_percent"]), *([_signed(row["error_percent_at_host_speed"])] if other_host else []),
+            *([_signed(row["spread_percent"], "")] if repeated else []),
             "" if row["bar_percent"] is None else f"{row['bar_percent']:g}",
             VERDICTS[row["keeps_bar"] if judged else None], interval, inside,
         ])  # fmt: skip
-    spread = ["spread %"] if repeated else []
-    columns = ["metric", "predicted", "measured", "error %", *spread, "bar %", "", "90 % interval", "measured is"]
-    return Table(columns=columns, rows=rows, right=range(1, 5 + len(spread)))
+    more = [*(["at the host's speed %"] if other_host else []), *(["spread %"] if repeated else [])]
+    columns = ["metric", "predicted", "measured", "error %", *more, "bar %", "", "90 % interval", "measured is"]
+    return Table(columns=columns, rows=rows, right=range(1, 5 + len(more)))
 
 
 def why(data: Data) -> list[Table | str]:

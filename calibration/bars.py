@@ -22,6 +22,7 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("request_throughput", "request throughput", "request_throughput", "requests/s"),
 )
 NAMES = tuple(name for name, *_ in METRICS)
+KEYS_BY_NAME: Mapping[str, str] = {name: key for name, _title, key, _unit in METRICS}
 
 #: Largest errors in % that pass, by metric.
 BARS: Mapping[str, float] = {
@@ -38,6 +39,7 @@ DEFINITIONS: Mapping[str, str] = {
     "output throughput": "output tokens / duration, from before the first send to the last response",
     "request throughput": "completed requests / duration",
     "error": "100 * (predicted / measured - 1), in %",
+    "at the host's speed": "the error if the host's speed during this run had been known: a cause, not a prediction",
     "spread": "(largest - smallest) / mean of the measured runs of the same requests, in %",
     "interval": "range that holds one more run on a host of this kind with 90 %: coefficients, hosts from run to run, "
     "noise, residual errors",

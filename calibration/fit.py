@@ -202,7 +202,7 @@ def _provenance(steps_dir: Path, folder: Folder, measured: str | None) -> Proven
         vllm_version=recording.engine.vllm_version,
         model=recording.model.name,
         command=_command(log, recording.model.name),
-        measured=measured or _logged_date(steps_dir, log),
+        measured=measured or logged_date(steps_dir),
         files=folder.files,
         created=datetime.now(UTC).strftime("%Y-%m-%d"),
         servecast_version=own_version,
@@ -226,9 +226,9 @@ def _command(log: str, model_name: str) -> str:
     return " ".join(parts)
 
 
-def _logged_date(steps_dir: Path, log: str) -> str:
-    """Return the date of the log's first line; vLLM leaves out the year, which is the file's."""
-    found = re.search(r"\b(\d\d)-(\d\d) \d\d:\d\d:\d\d\b", log)
+def logged_date(steps_dir: Path) -> str:
+    """Return the date of the log's first line, empty without one; vLLM leaves out the year, which is the file's."""
+    found = re.search(r"\b(\d\d)-(\d\d) \d\d:\d\d:\d\d\b", _log(steps_dir))
     if not found:
         return ""
     written = datetime.fromtimestamp((steps_dir / "server.log").stat().st_mtime, UTC)

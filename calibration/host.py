@@ -13,11 +13,12 @@ use them too.  Launch-bound servers (`--enforce-eager`) have no FULL graphs: the
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from calibration.fit import Folder, logged_version
+from calibration.fit import Folder, logged_date, logged_version
 from calibration.fit_cpu import MODES, Launches
 from calibration.fit_gpu import Recording, kinds, relative_errors, step_ends
 from calibration.recording import Floats, Sent, Steps
@@ -42,7 +43,8 @@ def refresh_host(
     host = measure_host(profile, folder.recording, folder.sent)
     if host is None:
         raise InputError(f"{steps_dir}: {workload}: too few steps to tell this host's speed; record 5 s of load")
-    return profile.model_copy(update={"host": host})
+    measured = logged_date(steps_dir) or datetime.now(UTC).strftime("%Y-%m-%d")
+    return profile.model_copy(update={"host": host.model_copy(update={"measured": measured})})
 
 
 def measure_host(profile: Profile, recording: Recording, sent: Sent | None) -> Host | None:

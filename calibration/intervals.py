@@ -29,6 +29,7 @@ from scipy import stats
 from calibration.draws import RunToRun, draw
 from simulator.errors import InputError
 from simulator.metrics import LATENCIES
+from simulator.profile import Profile
 from simulator.result import Result
 from simulator.scenario import Scenario
 from simulator.simulate import profile_of, simulate
@@ -82,18 +83,22 @@ def predict_with_intervals(
 
 
 def replicated(
-    scenario: Scenario, replications: int, workers: int = 1, spread: RunToRun | None = None
+    scenario: Scenario,
+    replications: int,
+    workers: int = 1,
+    spread: RunToRun | None = None,
+    timed_by: Profile | None = None,
 ) -> list[dict[str, float]]:
-    """Return the metrics of each replication, in order."""
-    task = partial(_replication, scenario, spread)
+    """Return the metrics of each replication, in order; *timed_by* stands in for the scenario's profile."""
+    task = partial(_replication, scenario, spread, timed_by or profile_of(scenario))
     if workers <= 1:
         return [task(number) for number in range(1, replications + 1)]
     with ProcessPoolExecutor(max_workers=workers) as pool:
         return list(pool.map(task, range(1, replications + 1)))
 
 
-def _replication(scenario: Scenario, spread: RunToRun | None, number: int) -> dict[str, float]:
-    drawn = draw(profile_of(scenario), scenario.seed, number, spread)
+def _replication(scenario: Scenario, spread: RunToRun | None, profile: Profile, number: int) -> dict[str, float]:
+    drawn = draw(profile, scenario.seed, number, spread)
     again = scenario.model_copy(update={"seed": scenario.seed + number})
     summary = simulate(again, timed_by=drawn).summary()
     return {key: float(summary[key]) for key in KEYS if summary[key] is not None}

@@ -102,7 +102,7 @@ def _gpu_times(recording: Recording, profile: Profile) -> list[Mechanism]:
 
 def _engine_loop(recording: Recording, profile: Profile) -> list[Mechanism]:
     """schedule() and update_from_output() of steps of decodes only: recorded as they are."""
-    steps, cpu = recording.steps, profile.cpu
+    steps, cpu = recording.steps, profile.cpu.slower(profile.host.cpu_scale)
     alone = steps.prefill_tokens == 0
     if alone.sum() < LEAST:
         return []

@@ -22,19 +22,22 @@ import numpy as np
 from calibration.bars import BARS, METRICS, NAMES, Judged, Verdict
 from calibration.client_lag import Lag, client_lag
 from calibration.explain import Explanation, explain
+from calibration.host import measure_host
 from calibration.intervals import LEVEL, replicated, summarize
 from calibration.mechanisms import Mechanism, mechanisms
 from calibration.phases import TOKEN, TTFT, Contribution, contributions
 from calibration.recorded_run import RecordedRun
 from calibration.trace import Trace, of_records
 from simulator.errors import InputError
-from simulator.profile import Profile
+from simulator.profile import Host, Profile
 from simulator.result import Result
 from simulator.scenario import Scenario
 from simulator.simulate import profile_of, simulate
 from simulator.workload import Traffic
 
 SEEDS = 3
+#: A host whose CPU differs by more than this from what was expected has another speed.
+OTHER_SPEED = 0.05
 
 
 class RunsRequests(Protocol):
@@ -65,7 +68,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """A comparison; the last three are empty without recorded steps.  *traces*: (predicted by seed, measured)."""
+    """A comparison; what follows *lags* is empty without recorded steps."""
 
     prediction: Prediction
     runs: tuple[RecordedRun, ...]
@@ -74,6 +77,7 @@ class Validation:
     contributions: tuple[Contribution, ...] = ()
     mechanisms: tuple[Mechanism, ...] = ()
     explanations: tuple[Explanation, ...] = ()
+    host: HostSeen | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -99,7 +103,10 @@ class Validation:
         if self.verdict is Verdict.passed:
             return f"pass: {sum(one.keeps_bar is True for one in self.metrics)} metrics within their bars"
         missed = ", ".join(f"{one.title} {one.error_percent:+.1f} % (bar {one.bar_percent:g} %)" for one in self.misses)
-        return ". ".join([f"miss: {missed}", *(one.words() for one in self.explanations if self._is_about(one))])
+        causes = [one.words() for one in self.explanations if self._is_about(one)]
+        if self.host is not None and self.host.is_other:
+            causes.append(self.host.words())
+        return ". ".join([f"miss: {missed}", *causes])
 
     def _is_about(self, explanation: Explanation) -> bool:
         """Whether a metric that broke its bar is made of the explained one."""
@@ -107,12 +114,54 @@ class Validation:
         return any(explanation.metric in families.get(one.name.split("_")[0], (TTFT, TOKEN)) for one in self.misses)
 
 
-def predict(scenario: Scenario, *, seeds: int = SEEDS, replications: int = 0, workers: int = 1) -> Prediction:
-    """Return the prediction for *scenario*: *seeds* simulations, and intervals of *replications* more if any."""
+@dataclass(frozen=True, eq=False)
+class HostSeen:
+    """How fast the host was during the measured run, relative to the profile's: a cause, known only afterwards.
+
+    *expected* and *seen* are scales (`calibration.host`); *prediction* is the one for a host of the seen speed.
+    """
+
+    expected: Host
+    seen: Host
+    prediction: Prediction
+
+    @property
+    def cpu_ratio(self) -> float:
+        """Seconds of CPU work seen per second expected."""
+        return self.seen.cpu_scale / self.expected.cpu_scale
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the CPU's speed was not the expected one."""
+        return abs(self.cpu_ratio - 1) > OTHER_SPEED
+
+    def words(self) -> str:
+        """Return the sentence."""
+        return (
+            f"During the run the CPU work of the engine loop took {self.cpu_ratio:.2f} times what was expected of this "
+            'host; the column "at the host\'s speed" predicts with that'
+        )
+
+
+def predict(
+    scenario: Scenario,
+    *,
+    seeds: int = SEEDS,
+    replications: int = 0,
+    workers: int = 1,
+    timed_by: Profile | None = None,
+) -> Prediction:
+    """Return the prediction for *scenario*: *seeds* simulations, and intervals of *replications* more if any.
+
+    *timed_by* stands in for the scenario's profile: the same one with this host's speed, say.
+    """
     question = with_fixed_requests(scenario)
-    results = tuple(simulate(question.model_copy(update={"seed": scenario.seed + k})) for k in range(seeds))
-    intervals = summarize(replicated(question, replications, workers), LEVEL) if replications else {}
-    return Prediction(question, profile_of(question), results, intervals)
+    profile = timed_by or profile_of(question)
+    results = tuple(
+        simulate(question.model_copy(update={"seed": scenario.seed + k}), timed_by=profile) for k in range(seeds)
+    )
+    intervals = summarize(replicated(question, replications, workers, timed_by=profile), LEVEL) if replications else {}
+    return Prediction(question, profile, results, intervals)
 
 
 def with_fixed_requests(scenario: Scenario) -> Scenario:
@@ -157,7 +206,19 @@ def judge(prediction: Prediction, runs: Sequence[RecordedRun], bars: Mapping[str
     traces = predicted_traces(prediction)
     parts = tuple(contributions(traces, first.trace))
     known = tuple(mechanisms(traces, first.trace, first.recording, first.sent, prediction.profile))
-    return Validation(prediction, tuple(runs), metrics, lags, parts, known, tuple(explain(parts, known)))
+    causes = tuple(explain(parts, known))
+    return Validation(prediction, tuple(runs), metrics, lags, parts, known, causes, host_seen(prediction, first))
+
+
+def host_seen(prediction: Prediction, run: RecordedRun) -> HostSeen | None:
+    """Return how fast the host was during *run*, and what that speed would have made of the prediction."""
+    assert run.recording is not None
+    seen = measure_host(prediction.profile, run.recording, run.sent)
+    if seen is None:
+        return None
+    profile = prediction.profile.model_copy(update={"host": seen})
+    again = predict(prediction.scenario, seeds=len(prediction.results), timed_by=profile)
+    return HostSeen(prediction.profile.host, seen, again)
 
 
 def predicted_traces(prediction: Prediction) -> list[Trace]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
 
-from calibration.bars import DEFINITIONS, Judged
+from calibration.bars import DEFINITIONS, KEYS_BY_NAME, Judged
 from calibration.intervals import CONTAINS, LEVEL
 from calibration.pictures import distribution_ms, state_over_time
 from calibration.validate import Validation, predicted_traces
@@ -29,7 +29,8 @@ def to_data(found: Validation) -> dict[str, Any]:
         "words": found.words(),
         "predicted": _predicted(found),
         "measured": _measured(found),
-        "metrics": [_metric(one) for one in found.metrics],
+        "metrics": [_metric(one, found) for one in found.metrics],
+        "host": _host(found),
         "client_lag": [
             {**{key: 1e3 * value for key, value in _ms(asdict(lag)).items()}, "words": lag.words()}
             for lag in found.lags
@@ -106,9 +107,21 @@ def _ms(lag: dict[str, float]) -> dict[str, float]:
     return {f"{key.removesuffix('_s')}_ms": value for key, value in lag.items()}
 
 
-def _metric(one: Judged) -> dict[str, Any]:
+def _metric(one: Judged, found: Validation) -> dict[str, Any]:
     more = {"error_percent": one.error_percent, "keeps_bar": one.keeps_bar, "is_inside": one.is_inside}
-    return {**asdict(one), **more}
+    at_speed = None
+    if found.host is not None:
+        again = replace(one, predicted=found.host.prediction.value(KEYS_BY_NAME[one.name]))
+        at_speed = again.error_percent
+    return {**asdict(one), **more, "error_percent_at_host_speed": at_speed}
+
+
+def _host(found: Validation) -> dict[str, Any] | None:
+    """Return the scales of the host: of the profile, and as the run shows them."""
+    if found.host is None:
+        return None
+    sides = {"expected": found.host.expected.model_dump(), "seen": found.host.seen.model_dump(exclude={"measured"})}
+    return {**sides, "is_other": found.host.is_other, "words": found.host.words()}
 
 
 def _pictures(found: Validation) -> dict[str, Any]:

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calibration.fit import logged_version
+from calibration.host import refresh_host
 from calibration.recorded_run import RecordedRun, clients_only, logged_arguments, read_run
-from calibration.validate import RunsRequests, Validation, judge, predict
+from calibration.validate import Prediction, RunsRequests, Validation, judge, predict
 from simulator import catalogue
 from simulator.errors import InputError
+from simulator.gpu_spec import GpuSpec
 from simulator.hf_config import load_model
-from simulator.profile import load_profile
+from simulator.model_spec import ModelSpec
+from simulator.profile import Profile, load_profile
 from simulator.scenario import Scenario
 from simulator.workload import Traffic, traffic
 
@@ -31,10 +34,13 @@ class Judging:
     workers: int = 1
     bars: Mapping[str, float] | None = None
 
-    def judged(self, scenario: Scenario, runs: Sequence[RecordedRun]) -> Validation:
+    def predicted(self, scenario: Scenario, timed_by: Profile | None = None) -> Prediction:
+        """Predict *scenario*, with its profile or with *timed_by*."""
+        return predict(scenario, replications=self.replications, workers=self.workers, timed_by=timed_by)
+
+    def judged(self, scenario: Scenario, runs: Sequence[RecordedRun], timed_by: Profile | None = None) -> Validation:
         """Predict *scenario* and judge it by *runs*."""
-        prediction = predict(scenario, replications=self.replications, workers=self.workers)
-        return judge(prediction, runs, self.bars)
+        return judge(self.predicted(scenario, timed_by), runs, self.bars)
 
 
 def of_recorded(
@@ -46,10 +52,12 @@ def of_recorded(
     command: str | None = None,
     model: str | None = None,
     gpu: str | None = None,
+    host_from: str | None = None,
 ) -> Validation:
     """Judge recorded runs *names* of *folder*, all of the same requests.
 
     The server's start line is *command*, else what its log says; model and GPU are the profile's unless given.
+    *host_from* names another run of that server, made before: the host's speed is taken from it.
     """
     if not names:
         raise InputError("--recorded needs --workload NAME, of the file NAME.requests.json(.gz) in that folder")
@@ -63,7 +71,12 @@ def of_recorded(
         start, profile=profile, gpu=card.name, vllm_version=logged_version(folder),
         model_config=model or source.model, workload=runs[0].measured.replay(), seed=how.seed,
     )  # fmt: skip
-    return how.judged(scenario, runs)
+    return how.judged(scenario, runs, _on_this_host(profile, folder, host_from, spec, card))
+
+
+def _on_this_host(profile: str, folder: Path, name: str | None, model: ModelSpec, gpu: GpuSpec) -> Profile | None:
+    """Return *profile* at the speed the run *name* shows; None without a name."""
+    return None if name is None else refresh_host(load_profile(profile), folder, model, gpu, workload=name)
 
 
 def of_measured(names: Sequence[str], profile: str, how: Judging, *, command: str | None = None) -> Validation:
@@ -88,7 +101,7 @@ def of_server(
 ) -> Validation:
     """Predict *scenario*, then let *server* run the same requests *repeats* times, and judge."""
     progress("predicting")
-    prediction = predict(scenario, replications=how.replications, workers=how.workers)
+    prediction = how.predicted(scenario)
     mean, p99 = prediction.value("mean_ttft_ms"), prediction.value("p99_ttft_ms")
     if mean is not None and p99 is not None:
         progress(f"predicted TTFT {mean:.1f} ms (p99 {p99:.1f}); now measuring")

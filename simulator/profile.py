@@ -134,12 +134,13 @@ class Host(Section):
     """This host against the one the coefficients come from; re-measured by `servecast calibrate refresh`.
 
     ``gpu_scale`` multiplies GPU times, ``cpu_scale`` all CPU work (engine loop, launches, API server), ``launch_scale``
-    the launches once more.
+    the launches once more.  ``measured`` says when this very host was measured; empty: another host of its kind.
     """
 
     gpu_scale: float = Field(default=1.0, gt=0)
     launch_scale: float = Field(default=1.0, gt=0)
     cpu_scale: float = Field(default=1.0, gt=0)
+    measured: str = ""
 
 
 class ModeNoise(Section):

@@ -66,11 +66,11 @@ def record(
     result = simulate(scenario, scheduler=Recorder, timed_by=profile)
     records, lines = result.records, [{"a": "h", "t": BASE_S, "blocks": result.records.num_gpu_blocks,
                                        "block_size": 16, "max_tok": 8192, "max_run": 1024}]  # fmt: skip
+    cpu = profile.cpu.slower(profile.host.cpu_scale)
     for n, plan in enumerate(plans):
         reqs = len(plan["p"]) + plan["d"]
         begin, end = BASE_S + records.step_plan_s[n], BASE_S + records.step_emit_s[n]
-        took = (profile.cpu.schedule_s + profile.cpu.schedule_per_request_s * reqs,
-                profile.cpu.update_s + profile.cpu.update_per_request_s * reqs)  # fmt: skip
+        took = (cpu.schedule_s + cpu.schedule_per_request_s * reqs, cpu.update_s + cpu.update_per_request_s * reqs)
         state = {"w": records.step_waiting[n], "r": records.step_running[n], "f": records.step_free_blocks[n]}
         lines.append({"a": "s", "n": n + 1, "t0": begin, "t1": begin + took[0], **plan, **state})
         lines.append({"a": "u", "n": n + 1, "t0": end - took[1], "t1": end})

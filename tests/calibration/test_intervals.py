@@ -47,6 +47,15 @@ def test_a_slower_host_slows_launches_engine_loop_and_api_server_alike():
     assert drawn.host.cpu_scale != 1
 
 
+def test_a_host_that_was_measured_is_less_uncertain():
+    def spread(host):
+        profile = known(0.0).model_copy(update={"host": host})
+        return np.std([np.log(draw(profile, 0, number).host.cpu_scale) for number in range(300)])
+
+    assert spread(Host()) == pytest.approx(0.20, rel=0.1)
+    assert spread(Host(cpu_scale=1.5, measured="2026-12-01")) == pytest.approx(0.10, rel=0.1)
+
+
 def test_draws_are_keyed_by_seed_and_number():
     profile = known()
     assert draw(profile, 5, 2) == draw(profile, 5, 2)

@@ -121,6 +121,25 @@ def test_a_slower_way_out_is_found_and_named(tmp_path):
     assert ttft.mechanism.what == "emit to client, 5th percentile"
 
 
+def test_a_slower_host_is_named_and_measuring_it_before_mends_the_prediction(tmp_path):
+    from simulator.profile import Host, load_profile
+
+    slow = load_profile(PROFILE).model_copy(update={"host": Host(cpu_scale=1.6)})
+    record(question(requests=100), tmp_path, "run", timed_by=slow)
+    record(question(requests=80, rate=6), tmp_path, "before", timed_by=slow)
+    unaware = judged(tmp_path, "run")
+    assert unaware.verdict is Verdict.missed
+    assert unaware.host.seen.cpu_scale == pytest.approx(1.6, abs=0.02)
+    assert "took 1.60 times what was expected of this host" in unaware.words()
+    ttft = next(row for row in to_data(unaware)["metrics"] if row["name"] == "ttft_mean")
+    assert ttft["error_percent"] < -15
+    assert abs(ttft["error_percent_at_host_speed"]) < 5
+    aware = of_recorded(tmp_path, ["run"], PROFILE, Judging(), host_from="before")
+    assert aware.verdict is Verdict.passed
+    assert not aware.host.is_other
+    assert aware.prediction.profile.host.measured == "2026-11-30"
+
+
 def test_slower_steps_are_found_and_named(tmp_path):
     from simulator.profile import Host, load_profile
 
