@@ -9,6 +9,8 @@ from __future__ import annotations
 
 def main() -> None:
     """Draw the page that is asked for."""
+    from pathlib import Path
+
     import streamlit as st
 
     from apps.ui import page_capacity, page_compare, page_fits, page_trust, page_what_if
@@ -18,7 +20,7 @@ def main() -> None:
     from apps.ui.state import begin, publish
     from apps.ui.work import desk
 
-    st.set_page_config(page_title="Servecast", page_icon=":material/speed:", layout="wide")
+    st.set_page_config(page_title="Servecast", page_icon=str(Path(__file__).parent / "ui" / "icon.png"), layout="wide")
     begin()
     desk()
     pages = [

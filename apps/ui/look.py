@@ -15,9 +15,11 @@ from apps.ui.words import Kind
 _WORDS: dict[Kind, str] = {"yes": "✓", "no": "✕", "careful": "!", "plain": "·"}
 #: Edges of the answer; text keeps the theme's colour, the sign differs too, so colour is never alone.
 _CSS = """<style>
-.block-container, [data-testid="stMainBlockContainer"] {padding: 2.6rem 2rem 3rem; max-width: 1240px}
-@media (max-width: 640px) {[data-testid="stMainBlockContainer"] {padding: 3rem .8rem 2rem}}
+.block-container, [data-testid="stMainBlockContainer"] {padding: 4.1rem 2rem 3rem; max-width: 1280px}
+@media (max-width: 640px) {[data-testid="stMainBlockContainer"] {padding: 4.1rem .8rem 2rem}}
+[data-testid="stSidebarHeader"] {height: 2.2rem; padding-bottom: 0; margin-bottom: 0}
 [data-testid="stSidebarUserContent"] {padding-bottom: 2rem}
+[data-testid="stSidebar"] [data-testid="stVerticalBlock"] {gap: .5rem}
 [data-testid="stVerticalBlock"] {gap: .65rem}
 .sc-answer {display: flex; gap: .8rem; align-items: flex-start; padding: .7rem .9rem; border-radius: .5rem;
   border: 1px solid rgba(128,128,128,.25); border-left: 5px solid #8a8f98; background: rgba(128,128,128,.06)}

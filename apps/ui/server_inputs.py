@@ -64,24 +64,22 @@ def _notes() -> None:
 
 def _where() -> None:
     asked = question()
-    left, right = st.columns(2)
+    controlled(
+        "model", _listed, "Model", [_model(asked.server), *catalogue.model_names()], take=_take_model,
+        value=_model(asked.server), help="Rewrites the start line.",
+    )  # fmt: skip
+    controlled(
+        "profile", _listed, "Profile", [*profile_names(), ""], format_func=lambda name: name or "none: data sheet",
+        help="Measured step times. Without one the answer is a roofline from the data sheet.",
+    )  # fmt: skip
+    left, right = st.columns([3, 2])
     with left:
-        controlled(
-            "model", _listed, "Model", [_model(asked.server), *catalogue.model_names()], take=_take_model,
-            value=_model(asked.server), help="Rewrites the start line.",
-        )  # fmt: skip
-        controlled(
-            "profile", _listed, "Profile", [*profile_names(), ""], format_func=lambda name: name or "none: data sheet",
-            help="Measured step times. Without one the answer is a roofline from the data sheet.",
-        )  # fmt: skip
-    with right:
         controlled(
             "gpu", _listed, "GPU", ["", *catalogue.gpu_names()], format_func=_gpu_label,
             help="Default: the GPU the profile was measured on.",
         )  # fmt: skip
-        controlled(
-            "vllm_version", st.text_input, "vLLM version", placeholder="0.24.0", help="Whose rules apply, e.g. 0.11.0."
-        )
+    with right:
+        controlled("vllm_version", st.text_input, "vLLM", placeholder="0.24.0", help="The version whose rules apply.")
 
 
 def _listed(label: str, options: list[str], **settings: Any) -> None:
@@ -94,7 +92,7 @@ def _gpu_label(name: str) -> str:
     if name:
         return name
     try:
-        return f"{gpu_name(question().with_(gpu=''))} (profile's)"
+        return f"{gpu_name(question().with_(gpu=''))}, the profile's"
     except ServecastError:
         return "choose one"
 
