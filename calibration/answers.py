@@ -5,7 +5,7 @@ A file of requests is one JSON object (or a list of such, one a burst), times in
     t_base    time.monotonic at the start, the clock of the recorded steps
     duration  from the start to the last answer; conc: limit of requests in flight, or null
     requests  answered ones: i row of the table, t planned, send, isl, osl wanted, n tokens received (both from sending:
-              ttft, e2e) and itl, the ms between messages
+              ttft, e2e) and itl, the ms between messages; prefix [number, tokens] where the prompt shares one
     failed    the others: i, t, send, isl, osl, error, messages that came before
     client    how late the client was: see `calibration.client_lag.ClientLag`
 """
@@ -22,12 +22,13 @@ from calibration.client_lag import ClientLag
 
 @dataclass
 class Answer:
-    """One request; times are ``time.monotonic`` seconds."""
+    """One request; times are ``time.monotonic`` seconds; *prefix*: number and tokens of what its prompt shares."""
 
     row: int
     planned_s: float
     prompt_tokens: int
     wanted_tokens: int
+    prefix: tuple[int, int] | None = None
     sent_s: float = 0.0
     messages_s: list[float] = field(default_factory=list)
     output_tokens: int | None = None
@@ -39,6 +40,7 @@ class Answer:
         common = {
             "i": self.row, "t": round(self.planned_s - base_s, 6), "send": round(self.sent_s - base_s, 6),
             "isl": self.prompt_tokens, "osl": self.wanted_tokens,
+            **({} if self.prefix is None else {"prefix": self.prefix}),
         }  # fmt: skip
         if self.error is not None:
             return {**common, "error": self.error, "messages": len(self.messages_s)}

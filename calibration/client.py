@@ -27,7 +27,7 @@ from calibration.answers import Answer, ClientRun
 from calibration.client_lag import ClientLag
 from calibration.connection import Connection, Reader
 from calibration.connections import Connections
-from calibration.prompts import Prompts
+from calibration.prompts import Prompts, shared_prefix
 from simulator.errors import InputError
 from simulator.request_table import RequestTable
 
@@ -137,7 +137,9 @@ class _Replay:
         return bodies
 
     def _answer(self, row: int, planned: float) -> Answer:
-        return Answer(row, planned, int(self._table.prompt_tokens[row]), int(self._table.output_tokens[row]))
+        table = self._table
+        prompt, wanted = int(table.prompt_tokens[row]), int(table.output_tokens[row])
+        return Answer(row, planned, prompt, wanted, prefix=shared_prefix(table, row))
 
     def _send(self, answer: Answer, body: bytes, tasks: asyncio.TaskGroup) -> None:
         """Send now on an idle connection, or as soon as one is open."""

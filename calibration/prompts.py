@@ -18,6 +18,14 @@ LEAST_VOCABULARY = 64
 _OWN, _SHARED = 0, 1
 
 
+def shared_prefix(table: RequestTable, row: int) -> tuple[int, int] | None:
+    """Return number and tokens of the longest prefix that the prompt of *row* shares with others; None without one."""
+    last = int(table.segment_start[row + 1]) - 1
+    if last < table.segment_start[row]:
+        return None
+    return int(table.segment_id[last]), min(int(table.segment_end[last]), int(table.prompt_tokens[row]))
+
+
 class Prompts:
     """Makes the prompt of each row."""
 

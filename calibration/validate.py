@@ -166,23 +166,16 @@ def predict(
 
 def with_fixed_requests(scenario: Scenario) -> Scenario:
     """Return *scenario* with the requests it draws written out, so that all seeds and the server see the same ones."""
-    from simulator.request_list import Row
+    from simulator.request_list import rows_of
     from simulator.workload import RequestsWorkload, traffic
 
     if isinstance(scenario.workload, RequestsWorkload) and scenario.workload.rows:
         return scenario
     sent = traffic(scenario.workload, scenario.seed)
     table = sent.table
-    if len(table.segment_end):
-        raise InputError("validation needs prompts without shared prefixes; leave prefix_id out of the requests")
     if table.has_waits:
         raise InputError("validation sends no chats and waits for no think time; leave --think-time and turns out")
-    columns = (table.arrival_s.tolist(), table.prompt_tokens.tolist(), table.output_tokens.tolist())
-    rows = tuple(
-        Row(arrival_s=arrival, prompt_tokens=prompt, output_tokens=output)
-        for arrival, prompt, output in zip(*columns, strict=True)
-    )
-    workload = RequestsWorkload(rows=rows, max_concurrency=sent.max_concurrency)
+    workload = RequestsWorkload(rows=rows_of(table), max_concurrency=sent.max_concurrency)
     return scenario.model_copy(update={"workload": workload})
 
 

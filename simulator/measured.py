@@ -2,8 +2,9 @@
 
 A file holds ``name``, ``workload`` (words), ``provenance`` (GPU, vLLM version, command, date ...), ``duration_s``,
 ``concurrency`` (clients of a closed loop, else null) and ``requests``: arrival_s (planned), sent_s, prompt_tokens,
-output_tokens, ttft_s, e2el_s (both from sending) and itl_ms (gaps between messages).  The recorder's own files
-(``isl``, ``osl``, ``send``, ``ttft``, ``e2e``, ``n``, ``itl``) are read too.
+output_tokens, ttft_s, e2el_s (both from sending) and itl_ms (gaps between messages), and where prompts were shared
+prefix: [its number, its tokens].  The recorder's own files (``isl``, ``osl``, ``send``, ``ttft``, ``e2e``, ``n``,
+``itl``) are read too.
 
 Replay an open loop at the recorded send times, a closed loop with the recorded number of clients.  Where a client read
 two messages at once there are fewer gaps than tokens, so a measured ITL is per message.
@@ -21,8 +22,8 @@ import numpy as np
 
 from simulator import metrics
 from simulator.errors import InputError
-from simulator.request_list import Row, read_text
-from simulator.request_table import Floats, RequestTable
+from simulator.request_list import read_text, rows_of
+from simulator.request_table import Floats, Ints, RequestTable
 from simulator.workload import RequestsWorkload
 
 SCHEMA_VERSION = 1
@@ -69,12 +70,7 @@ class MeasuredRun:
 
     def replay(self) -> RequestsWorkload:
         """Return the workload that sends the same requests again."""
-        columns = (self.table.arrival_s.tolist(), self.table.prompt_tokens.tolist(), self.table.output_tokens.tolist())
-        rows = tuple(
-            Row(arrival_s=arrival, prompt_tokens=prompt, output_tokens=output)
-            for arrival, prompt, output in zip(*columns, strict=True)
-        )
-        return RequestsWorkload(rows=rows, max_concurrency=self.concurrency)
+        return RequestsWorkload(rows=rows_of(self.table), max_concurrency=self.concurrency)
 
 
 def names() -> list[str]:
@@ -122,6 +118,7 @@ def _run(data: Mapping[str, Any], name: str) -> MeasuredRun:
         arrival_s=sent if concurrency is None else None,
         prompt_tokens=np.array(columns["prompt_tokens"], dtype=np.int64),
         output_tokens=np.array(columns["output_tokens"], dtype=np.int64),
+        segments=_segments([row.get("prefix") for row in requests]),
     )
     order = np.argsort(table.arrival_s, kind="stable")
     pooled = np.concatenate([np.asarray(gaps, dtype=np.float64) for gaps in columns["itl_ms"]]) / 1e3
@@ -143,3 +140,11 @@ def _run(data: Mapping[str, Any], name: str) -> MeasuredRun:
         seen=seen,
         planned_s=np.array(columns["arrival_s"], dtype=np.float64)[order],
     )
+
+
+def _segments(prefixes: list[tuple[int, int] | None]) -> tuple[Ints, Ints, Ints]:
+    """Return the segments of a table from [number, tokens] of each request, None where nothing is shared."""
+    known = [prefix for prefix in prefixes if prefix is not None]
+    start = np.cumsum([0, *(prefix is not None for prefix in prefixes)])
+    ids, ends = (np.array([prefix[k] for prefix in known], dtype=np.int64) for k in (0, 1))
+    return start, ids, ends

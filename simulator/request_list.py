@@ -219,6 +219,33 @@ def from_rows(rows: Sequence[Row], name: str = "requests") -> RequestList:
     return RequestList(table, has_arrivals=bool(given), notes=notes)
 
 
+def rows_of(table: RequestTable) -> tuple[Row, ...]:
+    """Return the requests of *table* row by row, prefixes named by their numbers.
+
+    Raises `InputError` where a request has more than one shared prefix (a row holds one).
+    """
+    ids, ends = _prefixes(table)
+    columns = (table.arrival_s, table.prompt_tokens, table.output_tokens, ids, ends, table.priority)
+    return tuple(
+        Row(
+            arrival_s=arrival, prompt_tokens=prompt, output_tokens=output, priority=priority,
+            prefix_id=str(prefix) if end else None, prefix_tokens=min(end, prompt),
+        )
+        for arrival, prompt, output, prefix, end, priority in zip(*(one.tolist() for one in columns), strict=True)
+    )  # fmt: skip
+
+
+def _prefixes(table: RequestTable) -> tuple[Ints, Ints]:
+    """Return number and tokens of the shared prefix of each request, -1 and 0 where there is none."""
+    counts = np.diff(table.segment_start)
+    if counts.max(initial=0) > 1:
+        row = int(np.argmax(counts))
+        raise InputError(f"request {row} has {counts[row]} nested prefixes; a request list holds one a request")
+    ids, ends = np.full(len(table), -1), np.zeros(len(table), dtype=np.int64)
+    ids[counts > 0], ends[counts > 0] = table.segment_id, table.segment_end
+    return ids, ends
+
+
 def _numbered(names: Sequence[str | None]) -> Ints:
     """Return a number for each name, in order of first appearance; -1 where there is none."""
     numbers: dict[str, int] = {}
@@ -230,19 +257,15 @@ def render(table: RequestTable) -> str:
 
     Raises `InputError` where a request has more than one shared prefix (the format holds one).
     """
-    counts = np.diff(table.segment_start)
-    if counts.max(initial=0) > 1:
-        row = int(np.argmax(counts))
-        raise InputError(f"request {row} has {counts[row]} nested prefixes; a request list holds one a request")
+    ids, ends = _prefixes(table)
     columns: dict[str, list[str]] = {
         "arrival_s": [repr(float(value)) for value in table.arrival_s],
         "prompt_tokens": [str(value) for value in table.prompt_tokens],
         "output_tokens": [str(value) for value in table.output_tokens],
     }
     if len(table.segment_id):
-        first = table.segment_start[:-1]
-        columns["prefix_id"] = [str(table.segment_id[i]) if n else "" for i, n in zip(first, counts, strict=True)]
-        columns["prefix_tokens"] = [str(table.segment_end[i]) if n else "" for i, n in zip(first, counts, strict=True)]
+        columns["prefix_id"] = [str(prefix) if end else "" for prefix, end in zip(ids, ends, strict=True)]
+        columns["prefix_tokens"] = [str(end) if end else "" for end in ends]
     if table.priority.any():
         columns["priority"] = [str(value) for value in table.priority]
     if (table.session_id >= 0).any():

@@ -27,12 +27,12 @@ from typing import Any
 
 from apps.planning.bracket import Bracket, refine
 from apps.planning.limits import Limit, State, binding
-from apps.planning.load import UNITS, Axis, axis_of, is_recorded, is_whole
+from apps.planning.load import UNITS, Axis, axis_of, is_recorded, is_whole, think_time_s
+from apps.planning.local import drawn_capacities, slope_between
 from apps.planning.measure import Ask, Run, measure
 from apps.planning.points import Point
 from apps.planning.runs import Failure, run_many
 from apps.planning.slo import Slo
-from apps.planning.spread import drawn_capacities
 from simulator import errors
 from simulator.scenario import Scenario
 
@@ -173,7 +173,7 @@ _LOWER = (0.03, 0.01, 0.003)
 _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
 _PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 25, 2000, 12_000
-_LONGER = 3
+_PER_USER, _LONGER = 4, 3
 #: A rate, or a number of clients, at which nobody waits to send.
 _ALL_AT_ONCE = 1e9
 
@@ -217,8 +217,8 @@ class _Search:
         throughput = run.metrics["request_throughput"] or 1.0
         if self.axis == "rate":
             return throughput
-        think = getattr(self.scenario.workload, "think_time_s", 0.0)
-        return max(8.0, throughput * think + min(self.scenario.engine.max_num_seqs, self.requests))
+        thinking = throughput * think_time_s(self.scenario)
+        return max(8.0, thinking + min(self.scenario.engine.max_num_seqs, self.requests))
 
     def _curve(self, scale: float) -> Bracket:
         self.stage = "curve"
@@ -266,8 +266,8 @@ class _Search:
             return (), None
         self.stage = "uncertainty"
         ask = Ask(self.scenario, self.slo, self.axis, found.low, self.requests)
-        near = (self.points[found.low], self.points[found.high])
-        return drawn_capacities(ask, near, self.effort.draws, workers=self.workers, told=self._told_draw)
+        slope = slope_between(self.points[found.low], self.points[found.high])
+        return drawn_capacities(ask, slope, self.effort.draws, workers=self.workers, told=self._told_draw)
 
     def _capacity(self, found: Bracket, draws: tuple[float, ...], interval: tuple[float, float] | None) -> Capacity:
         ends = [self.points[load] for load in (found.high, found.low) if load is not None]
@@ -320,9 +320,12 @@ class _Search:
         return point
 
     def _requests(self, load: float) -> int | None:
-        if self.effort.requests is not None or not is_whole(self.axis):
+        """Return how many requests a run at *load* has; few of them where one run only shows the way."""
+        if self.effort.requests is not None or self.axis == "rate":
             return self.requests
-        return max(self.requests, requests_for(load)) if self.stage != "curve" else int(max(500, min(20 * load, _MOST)))
+        each = _PER_USER if self.axis == "users" else _PER_REQUEST_IN_SYSTEM
+        least = _LEAST // 4 if self.stage == "curve" else self.requests
+        return int(min(max(each * load, least), max(_MOST, 2 * load)))
 
     def _runs(self, asks: Sequence[Ask]) -> list[Run]:
         found: dict[int, Run] = {}

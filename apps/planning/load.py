@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from simulator import durations
 from simulator.errors import InputError
 from simulator.scenario import Scenario
 from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload, TraceWorkload, table
@@ -36,10 +37,16 @@ def axis_of(scenario: Scenario) -> Axis:
     """Return the axis on which the load of *scenario* lies."""
     workload = scenario.workload
     if isinstance(workload, ConcurrencyWorkload):
-        return "users" if workload.think_time_s else "concurrency"
+        return "users" if think_time_s(scenario) > 0 else "concurrency"
     if isinstance(workload, RequestsWorkload) and not table(workload, scenario.seed).arrival_s.any():
         return "concurrency"
     return "rate"
+
+
+def think_time_s(scenario: Scenario) -> float:
+    """Return the mean think time of the users of *scenario* in seconds; 0 without."""
+    workload = scenario.workload
+    return durations.parse(str(workload.think_time_s)).mean_s if isinstance(workload, ConcurrencyWorkload) else 0.0
 
 
 def native_rate(scenario: Scenario) -> float:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from apps.planning.limits import State, state
-from apps.planning.load import Axis, at_load, is_recorded
+from apps.planning.load import Axis, at_load, is_recorded, think_time_s
 from apps.planning.slo import Slo
-from apps.planning.steady import GROWTH_SHARE, Window, whole, window
+from apps.planning.steady import GROWTH_SHARE, Window, closed_window, open_window, whole
 from calibration.draws import draw
 from simulator import metrics
 from simulator.records import Records, Status
@@ -120,11 +120,11 @@ def measure(ask: Ask) -> Run:
 
 
 def _window(result: Result, question: Scenario, axis: Axis) -> Window:
-    if is_recorded(question) and axis == "rate":
-        return whole(result.records)
-    clients = traffic(question.workload, question.seed).max_concurrency if axis != "rate" else None
-    planned = None if axis != "rate" else result.table.arrival_s
-    return window(result.records, clients, planned)
+    if axis == "rate":
+        recorded = is_recorded(question)
+        return whole(result.records) if recorded else open_window(result.records, result.table.arrival_s)
+    clients = traffic(question.workload, question.seed).max_concurrency if not think_time_s(question) else 0
+    return closed_window(result.records, clients or 0)
 
 
 def _seen(records: Records, answered: Any, when: Window) -> metrics.Latencies:

@@ -22,7 +22,7 @@ is finite and judged whole: nothing is cut, nothing is extrapolated.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,26 +68,32 @@ def whole(records: Records) -> Window:
     return Window(records.start_s, math.nextafter(max(records.end_s, records.start_s), math.inf))
 
 
-def window(records: Records, clients: int | None, planned_s: Floats | None = None) -> Window:
-    """Return the part of a run that counts; *clients* of a closed loop, None for an open one.
+def open_window(records: Records, planned_s: Floats) -> Window:
+    """Return the part of an open loop that counts, and whether the server keeps up with it.
 
-    *planned_s* are the times at which an open loop was to send: a client that holds requests back lets the queue grow
-    on its own side.
+    *planned_s* are the times at which the requests were to be sent: a client that holds requests back lets the queue
+    grow on its own side.
     """
+    found = _cut(records, 0)
+    growth, keeps_up = _growth(records, np.sort(planned_s), found)
+    return replace(found, growth=growth, keeps_up=keeps_up)
+
+
+def closed_window(records: Records, herd: int) -> Window:
+    """Return the part of a closed loop that counts; its first *herd* requests came all at once."""
+    return _cut(records, herd)
+
+
+def _cut(records: Records, herd: int) -> Window:
     sent = np.asarray(records.sent_s, dtype=np.float64)
     sent = np.sort(sent[np.isfinite(sent)])
     if len(sent) < 2 * BATCH or sent[-1] <= sent[0]:
         return whole(records)
     times = np.linspace(sent[0], sent[-1], SAMPLES + 1)[1:]
     cut, settled = mser5(usage(records).at(times))
-    start = float(times[cut - 1]) if cut else float(sent[0])
-    if clients is not None and clients < len(sent):
-        start = max(start, float(sent[clients]))
+    start = max(float(times[cut - 1]) if cut else float(sent[0]), float(sent[min(herd, len(sent) // 2)]))
     end = max(float(sent[-1]) - _median_e2el(records), start + (float(sent[-1]) - start) / 2)
-    if clients is not None:
-        return Window(start, end, settled=settled)
-    growth, keeps_up = _growth(records, sent if planned_s is None else np.sort(planned_s), start, end)
-    return Window(start, end, growth, keeps_up, settled)
+    return Window(start, end, settled=settled)
 
 
 def mser5(values: Floats) -> tuple[int, bool]:
@@ -106,8 +112,9 @@ def _median_e2el(records: Records) -> float:
     return float(np.median(lasted)) if len(lasted) else 0.0
 
 
-def _growth(records: Records, sent: Floats, start: float, end: float) -> tuple[float, bool]:
+def _growth(records: Records, sent: Floats, when: Window) -> tuple[float, bool]:
     """Return by which share of the arrivals the requests in the system grow, and whether that is still noise."""
+    start, end = when.start_s, when.end_s
     ends = np.asarray(records.last_token_s, dtype=np.float64)
     ended = np.sort(ends[np.isfinite(ends) & (np.asarray(records.status) == Status.FINISHED)])
     quarter = (end - start) / 4

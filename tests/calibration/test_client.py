@@ -202,6 +202,19 @@ def test_the_file_is_what_the_readers_read(tmp_path):
     assert seen.seen.e2el_s == pytest.approx(sent.last_token_s - sent.sent_s, abs=1e-5)
 
 
+def test_the_file_tells_which_prompts_share_a_prefix(tmp_path):
+    shared = RequestTable.build(
+        prompt_tokens=np.array([64, 9, 64]),
+        output_tokens=np.full(3, 2),
+        segments=(np.array([0, 1, 1, 2]), np.array([5, 5]), np.array([48, 48])),
+    )
+    with FakeServer() as server:
+        data = replay(target(server.url), shared, max_concurrency=1).to_dict()
+    assert [row.get("prefix") for row in data["requests"]] == [(5, 48), None, (5, 48)]
+    again = measured.parse(json.dumps(data), "w").replay()
+    assert [(row.prefix_id, row.prefix_tokens) for row in again.rows] == [("5", 48), (None, 0), ("5", 48)]
+
+
 def test_a_late_client_refuses_to_judge():
     quick = np.full(10, 0.03)
     assert ClientLag(1, 2, 3, 2, 5, 0.2).bottleneck(quick) is None
