@@ -8,6 +8,7 @@ from simulator.compiled import scheduling
 from simulator.compiled.jit import compiled
 from simulator.compiled.layout import (
     ARRIVAL,
+    DONE,
     FREED,
     GONE,
     LATENCY,

@@ -32,7 +32,7 @@ def compiled(function: F) -> F:
         return function
     import numba
 
-    wrapped: F = numba.njit(error_model="numpy")(function)
+    wrapped: F = numba.njit(error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     return wrapped
 
 
@@ -43,9 +43,9 @@ def keep(function: F) -> F:
     import numba
 
     try:
-        wrapped: F = numba.njit(error_model="numpy", nogil=True, cache=True)(function)
+        wrapped: F = numba.njit(error_model="numpy", _nrt=False, nogil=True, no_cfunc_wrapper=True, cache=True)(function)
     except RuntimeError:  # no place to keep it
-        wrapped = numba.njit(error_model="numpy", nogil=True)(function)
+        wrapped = numba.njit(error_model="numpy", _nrt=False, nogil=True, no_cfunc_wrapper=True)(function)
     return wrapped
 
 

@@ -87,9 +87,11 @@ class CompiledServer:
         rules = SchedulerRules.of(engine)
         places = num_requests if max_concurrency is None else max_concurrency
         self._noise = None if seed is None else StepNoise(seed, 1, cost)
+        self._noise_block = -1
         settings = settings_of(rules, pool, cost.front_end, listens=places < num_requests)
         running = min(rules.max_num_seqs, num_requests)
-        width = -(-min(longest_tokens, rules.max_model_len) // pool.block_size) + 1
+        longest = min(longest_tokens, rules.max_model_len)
+        width = -(-longest // pool.block_size) + 1
         dispatch = GraphDispatch(engine)
         settings["max_capture_size"] = dispatch.max_capture_size
         w = records_of(layout.WORLD, 1)
@@ -148,18 +150,42 @@ class CompiledServer:
         """Simulate to the end of what is loaded; *take* gets the facts in pieces, which it must copy."""
         w = self.state.world
         while True:
-            if w.planned == 0 and self._noise is not None:
-                self._noise.fill(int(w.step) // layout.CHUNK, self.state.noise)
+            self._draw_noise()
             advance(self.state)
             s = self.state
-            take((s.planned[: w.planned], s.emitted[: w.emitted], s.ended[: w.ended], s.runs[: w.runs],
+            planned = w.planned if w.planned == layout.CHUNK or w.finished else 0
+            take((s.planned[:planned], s.emitted[: w.emitted], s.ended[: w.ended], s.runs[: w.runs],
                   s.pauses[: w.pauses]))  # fmt: skip
-            if w.planned == layout.CHUNK or w.finished:
-                w.planned = 0
+            w.planned -= planned
             w.emitted = w.ended = w.runs = w.pauses = 0
             if w.finished or (w.next_row == w.rows_loaded and not w.all_loaded):
                 return
             self._make_room()
+
+    def unfinished(self) -> Facts:
+        """Return what is known of the requests still in flight when nothing happens any more."""
+        s = self.state
+        left = s.requests[s.requests["row"] >= 0]
+        left = left[left["num_prompt"] > 0]  # slot 0 is nobody
+        facts = records_of(layout.ENDED, len(left))
+        for name, source in (
+            ("row", "row"),
+            ("cached_tokens", "cached_tokens"),
+            ("recomputed_tokens", "recomputed_tokens"),
+            ("sent_s", "sent_s"),
+            ("engine_arrival_s", "engine_s"),
+            ("first_scheduled_s", "scheduled_s"),
+            ("first_token_s", "first_token_s"),
+        ):
+            facts[name] = left[source]
+        facts["last_token_s"] = np.nan
+        return s.planned[:0], s.emitted[:0], facts, s.runs[:0], s.pauses[:0]
+
+    def _draw_noise(self) -> None:
+        block = int(self.state.world.step) // layout.CHUNK
+        if self._noise is not None and block != self._noise_block:
+            self.state.noise[:] = self._noise.block(block)
+            self._noise_block = block
 
     def _make_room(self) -> None:
         """Double what is nearly full."""
@@ -175,9 +201,7 @@ class CompiledServer:
 
 
 def _grown(records: Any) -> Any:
-    larger = records_of(records.dtype.fields and records.dtype, 2 * len(records))
-    larger[: len(records)] = records
-    return larger
+    return np.resize(records, 2 * len(records)).view(np.recarray)
 
 
 def _linked(requests: Any, first: int) -> Any:
