@@ -85,7 +85,7 @@ def _profiles() -> _Rows:
 
     rows = []
     for path in sorted(shipped.path("profiles").glob("*.json")):
-        if path.stem not in {"gpus", "models"}:
+        if path.stem not in {"gpus", "models", "prices"}:
             made = load_profile(path).provenance
             rows.append({"name": path.stem, **{key: getattr(made, key) for key in ("gpu", "model", "vllm_version")}})
     return rows

@@ -50,12 +50,14 @@ class Durations:
 
     def residual(self, n: int, rng: np.random.Generator) -> Floats:
         """Return what is left of *n* such times when one looks in at any instant (long ones are met more often)."""
-        if self.mean_s == 0:
-            return np.zeros(n)
-        pool = self.sample(_POOL, rng)
-        if not pool.any():
-            return np.zeros(n)
-        return np.asarray(rng.choice(pool, size=n, p=pool / pool.sum()) * rng.random(n))
+        return residual(self.sample(_POOL, rng), n, rng)
+
+
+def residual(times_s: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """Return what is left of *n* times like *times_s* at any instant, picked by their length; 0 if all are 0."""
+    if not times_s.any():
+        return np.zeros(n)
+    return np.asarray(rng.choice(times_s, size=n, p=times_s / times_s.sum()) * rng.random(n))
 
 
 def seconds(text: str, what: str = "time") -> float:

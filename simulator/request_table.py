@@ -35,6 +35,7 @@ class RequestTable:
     session_id: (n,) -1 where there is none.
     follows: (n,) the row whose response must be complete before this one is sent, -1 for none; one follower at most.
     think_s: (n,) time in seconds from the response to a request until its client sends the next one.
+    class_id: (n,) index into *class_names*, -1 where there is none.
     """
 
     arrival_s: Floats
@@ -47,6 +48,8 @@ class RequestTable:
     session_id: Ints
     follows: Ints
     think_s: Floats
+    class_id: Ints
+    class_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -63,8 +66,10 @@ class RequestTable:
         session_id: Ints | None = None,
         follows: Ints | None = None,
         think_s: Floats | None = None,
+        class_id: Ints | None = None,
+        class_names: tuple[str, ...] = (),
     ) -> RequestTable:
-        """Fill in what is not given (arrivals 0, no prefixes, priority 0, no session, no wait) and check the columns.
+        """Fill in what is not given (arrivals, priority, waits 0; no prefix, session, class) and check the columns.
 
         Raises `InputError` for an empty table, for lengths below 1 and for arrivals that are not finite or negative.
         """
@@ -85,6 +90,8 @@ class RequestTable:
             session_id=np.full(n, -1, dtype=np.int64) if session_id is None else session_id,
             follows=np.full(n, -1, dtype=np.int64) if follows is None else follows,
             think_s=np.zeros(n) if think_s is None else think_s,
+            class_id=np.full(n, -1, dtype=np.int64) if class_id is None else class_id,
+            class_names=class_names,
         )
         table._check()
         return table
@@ -103,6 +110,8 @@ class RequestTable:
             session_id=self.session_id[rows],
             follows=self._followed(rows),
             think_s=self.think_s[rows],
+            class_id=self.class_id[rows],
+            class_names=self.class_names,
         )
 
     @property
@@ -121,7 +130,7 @@ class RequestTable:
 
     def _check(self) -> None:
         n = len(self)
-        for name in ("arrival_s", "output_tokens", "priority", "session_id", "follows", "think_s"):
+        for name in ("arrival_s", "output_tokens", "priority", "session_id", "follows", "think_s", "class_id"):
             if len(getattr(self, name)) != n:
                 raise InputError(f"{name} has {len(getattr(self, name))} rows, prompt_tokens has {n}; they must agree")
         for name in ("prompt_tokens", "output_tokens"):
@@ -132,3 +141,17 @@ class RequestTable:
         if not np.isfinite(self.arrival_s).all() or self.arrival_s.min() < 0:
             row = int(np.argmin(np.where(np.isfinite(self.arrival_s), self.arrival_s, -np.inf)))
             raise InputError(f"arrival_s must be finite and not negative, got {self.arrival_s[row]} in request {row}")
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """A workload made concrete: the requests, how many may be in flight (None: any number), what to tell the user.
+
+    With chats *max_concurrency* counts those in progress.  *user_start_s* says when each of ``max_concurrency`` users
+    of a closed loop begins; None: all at 0.
+    """
+
+    table: RequestTable
+    max_concurrency: int | None
+    notes: tuple[str, ...] = ()
+    user_start_s: Floats | None = None

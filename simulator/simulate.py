@@ -46,7 +46,7 @@ def simulate(
     if engine.auto_max_model_len:
         engine = with_max_model_len(engine, memory.max_model_len)
     profile = timed_by or profile_of(scenario)
-    sent = traffic(scenario.workload, scenario.seed)
+    sent = traffic(scenario.workload, scenario.seed, engine.max_model_len)
     table, dropped = apply_over_length(sent.table, engine.max_model_len, scenario.over_length)
     cost = StepCost(profile, scenario.model, scenario.gpu, engine)
     load = Load(table=table, max_concurrency=sent.max_concurrency, user_start_s=sent.user_start_s)

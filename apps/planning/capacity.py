@@ -44,7 +44,8 @@ class Effort:
     Attributes
     ----------
     tolerance: the search ends when the lowest load that fails is less than this share above the highest that holds.
-    replications, most_replications: runs at each load while refining: so many at least, and at most to decide.
+    replications, most_replications: runs at each load while refining: so many at least, and at most, as long as more
+        of them can decide.
     draws: searches the interval is made of; 0 for none, else at least 5.
     requests: per run, where they are drawn; None: as many as the load needs (`requests_for`).
     confirm: whether to confirm with longer runs.
@@ -85,6 +86,7 @@ class Capacity:
     target: the SLO's target that breaks first (``stability``: the queue grows without end).
     limit: what the server runs out of there; None if it never does.
     points: the load curve, ascending, `load` and `next_load` among them.
+    requests: of one run near `load`; None where the workload says how many.
     """
 
     scenario: Scenario
@@ -98,6 +100,7 @@ class Capacity:
     limit: Limit | None
     points: tuple[Point, ...]
     runs: int
+    requests: int | None = None
     draws: tuple[float, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -141,6 +144,7 @@ class Capacity:
             "at_load": point.as_dict(self.slo) if point else None,
             "points": [each.as_dict(self.slo) for each in self.points],
             "draws": list(self.draws),
+            "requests_per_run": self.requests,
             "runs": self.runs,
             "notes": list(self.notes),
             "scenario": self.scenario.model_dump(mode="json"),
@@ -194,7 +198,6 @@ class _Search:
         self.points: dict[float, Point] = {}
         self.stage, self.done, self.expected = "scale", 0, 1 + len(_CURVE) + 4 * effort.replications + 3 * effort.draws
         self.requests = effort.requests or _LEAST
-        self.warnings: dict[str, None] = {}
 
     def answer(self) -> Capacity:
         """Run the stages of the module text."""
@@ -213,7 +216,7 @@ class _Search:
         """Return a load nothing exceeds by much: the throughput of all at once, or the users that make it."""
         ask = Ask(self.scenario, self.slo, self.axis, _ALL_AT_ONCE, min(self.requests, 1000), as_a_whole=True)
         run = measure(ask)  # in this process: errors of the question are raised as they are
-        self._told(run)
+        self._told()
         throughput = run.metrics["request_throughput"] or 1.0
         if self.axis == "rate":
             return throughput
@@ -265,17 +268,17 @@ class _Search:
         if not self.effort.draws or found.low is None or found.high is None:
             return (), None
         self.stage = "uncertainty"
-        ask = Ask(self.scenario, self.slo, self.axis, found.low, self.requests)
+        ask = Ask(self.scenario, self.slo, self.axis, found.low, self._requests(found.low))
         slope = slope_between(self.points[found.low], self.points[found.high])
-        return drawn_capacities(ask, slope, self.effort.draws, workers=self.workers, told=self._told_draw)
+        return drawn_capacities(ask, slope, self.effort.draws, workers=self.workers, told=self._told)
 
     def _capacity(self, found: Bracket, draws: tuple[float, ...], interval: tuple[float, float] | None) -> Capacity:
         ends = [self.points[load] for load in (found.high, found.low) if load is not None]
         worst = ends[0]
         target = worst.binding(self.slo)
-        notes = list(self.warnings)
-        if not all(run.window.settled for point in ends for run in point.runs):
-            notes.append("some runs found no steady state in their first half; give more --num-prompts")
+        notes = list(dict.fromkeys(warning for point in ends for run in point.runs for warning in run.warnings))
+        if not all(run.window.settled for run in ends[-1].runs):
+            notes.append("some runs found no steady state in their first half; longer ones (--num-prompts) would tell")
         return Capacity(
             scenario=self.scenario,
             slo=self.slo,
@@ -288,6 +291,7 @@ class _Search:
             limit=binding(_mean_state(worst.runs), target) if found.high is not None else None,
             points=tuple(self.points[load] for load in sorted(self.points)),
             runs=self.done,
+            requests=None if found.low is None or is_recorded(self.scenario) else self._requests(found.low),
             draws=draws,
             notes=tuple(notes),
         )
@@ -315,7 +319,7 @@ class _Search:
             ask = Ask(self.scenario, self.slo, self.axis, load, requests)
             runs += self._runs([replace(ask, replication=number) for number in numbers])
             point = self.points[load] = Point(load, requests, tuple(runs))
-            if point.decided:
+            if point.decided or not point.would_decide(most):
                 break
         return point
 
@@ -333,14 +337,10 @@ class _Search:
             if isinstance(run, Failure):
                 raise getattr(errors, run.kind, errors.ServecastError)(str(run))
             found[index] = run
-            self._told(run)
+            self._told()
         return [found[index] for index in range(len(asks))]
 
-    def _told(self, run: Run) -> None:
-        self.warnings |= dict.fromkeys(run.warnings)
-        self._told_draw()
-
-    def _told_draw(self, runs: int = 1) -> None:
+    def _told(self, runs: int = 1) -> None:
         self.done += runs
         self.expected = max(self.expected, self.done)
         if self.watch is not None:

@@ -10,8 +10,9 @@
     preempted_per_request       how often a request is thrown out
     full_steps                  share of time in steps that use all of max_num_batched_tokens
     gpu_busy                    share of the time with work in the engine in which the GPU computes
-    compute_bound               share of the GPU's time in steps whose arithmetic takes longer than their memory traffic
-                                (peak rates and the profile's efficiencies; weights and KV read once a step)
+    compute, weights, kv        parts of the GPU's time: a step's matrices take as long as their arithmetic or as
+                                reading the weights, whichever is longer, and the KV cache is read on top (peak rates
+                                and the profile's efficiencies; a rough split that adds up to 1)
     api_in, api_out             how busy the front end is, requests in and tokens out
     api_s, queue_s, prefill_s   parts of the mean TTFT: before the engine's queue, in it, from there to the first token
 
@@ -67,7 +68,9 @@ class State:
     preempted_per_request: float
     full_steps: float
     gpu_busy: float
-    compute_bound: float
+    compute: float
+    weights: float
+    kv: float
     api_in: float
     api_out: float
     api_s: float
@@ -107,6 +110,7 @@ def state(scenario: Scenario, records: Records, profile: Profile, when: Window) 
         for name in ("engine_arrival_s", "first_scheduled_s", "first_token_s")
     )
     api_in, api_out = _front_end(profile, records, steps, counts, when)
+    compute, weights, kv = _gpu_time(scenario, profile, steps)
     return State(
         running=batch.mean(when.start_s, when.end_s),
         waiting=queue.mean(when.start_s, when.end_s),
@@ -118,7 +122,9 @@ def state(scenario: Scenario, records: Records, profile: Profile, when: Window) 
         preempted_per_request=float(steps.preempted.sum()) / max(1, int(counts.sum())),
         full_steps=steps.share(steps.tokens >= engine.max_num_batched_tokens, when),
         gpu_busy=min(1.0, float(steps.gpu_s.sum()) / (busy * when.length_s)),
-        compute_bound=_compute_bound(scenario, profile, steps),
+        compute=compute,
+        weights=weights,
+        kv=kv,
         api_in=api_in,
         api_out=api_out,
         api_s=_mean(arrived - sent[counts]),
@@ -153,7 +159,7 @@ def _candidates(state: State, waits: bool) -> tuple[tuple[Name, bool, str, tuple
          ("at_max_num_seqs", "running", "waiting", "queue_s")),
         ("max_num_batched_tokens", state.full_steps > OFTEN,
          f"steps use the whole token budget {state.full_steps:.0%} of the time",
-         ("full_steps", "queueing", "queue_s", "compute_bound")),
+         ("full_steps", "queueing", "queue_s", "compute")),
     )  # fmt: skip
 
 
@@ -162,12 +168,10 @@ def _step_time(state: State) -> Limit:
     if state.gpu_busy < 1 - IDLE_GPU:
         words = f"steps are as long as their launches: the GPU computes {state.gpu_busy:.0%} of the time with work"
         return Limit("host", words, {"gpu_busy": state.gpu_busy, "running": state.running})
-    evidence = {"gpu_busy": state.gpu_busy, "compute_bound": state.compute_bound, "running": state.running}
-    if state.compute_bound > 0.5:
-        words = f"{state.compute_bound:.0%} of the GPU's time goes into steps bound by arithmetic (prefills)"
-        return Limit("gpu_compute", words, evidence)
-    words = f"{1 - state.compute_bound:.0%} of the GPU's time goes into steps bound by reading weights and KV cache"
-    return Limit("gpu_memory", words, {**evidence, "kv_usage_mean": state.kv_usage_mean})
+    parts = f"{state.compute:.0%} arithmetic, {state.weights:.0%} reading weights, {state.kv:.0%} reading the KV cache"
+    words = f"no limit of the scheduler is reached, the steps take too long; of the GPU's time {parts}"
+    evidence = {key: float(getattr(state, key)) for key in ("gpu_busy", "compute", "weights", "kv", "running")}
+    return Limit("gpu_compute" if state.compute >= 0.5 else "gpu_memory", words, evidence)
 
 
 class _Steps:
@@ -194,22 +198,22 @@ def _share(function: StepFunction, when_true: NDArray[np.bool_], when: Window) -
     return StepFunction(function.times_s, when_true.astype(np.float64)).mean(when.start_s, when.end_s)
 
 
-def _compute_bound(scenario: Scenario, profile: Profile, steps: _Steps) -> float:
-    """Share of the GPU's time in steps whose arithmetic takes longer than reading weights and KV."""
+def _gpu_time(scenario: Scenario, profile: Profile, steps: _Steps) -> tuple[float, float, float]:
+    """Return the parts of the GPU's time: arithmetic, reading weights, reading the KV cache; they add up to 1."""
     model, gpu, engine, times = scenario.model, scenario.gpu, scenario.engine, profile.gpu_time
     ranks = engine.tensor_parallel_size
-    efficiency = np.interp(
-        np.log(np.maximum(steps.padded, 1.0)), np.log(times.compute_tokens), times.compute_efficiency
-    )
-    compute_s = steps.padded * 2 * model.linear_weights / ranks / (gpu.bf16_flops_per_s * efficiency)
-    weights = model.linear_weights * bytes_per_weight(model, engine) / ranks / times.bandwidth_efficiency
+    size, knots = np.log(np.maximum(steps.padded, 1.0)), np.log(times.compute_tokens)
+    efficiency = np.interp(size, knots, times.compute_efficiency)
+    arithmetic_s = steps.padded * 2 * model.linear_weights / ranks / (gpu.bf16_flops_per_s * efficiency)
+    weight_bytes = model.linear_weights * bytes_per_weight(model, engine) / ranks
+    weights_s = weight_bytes / (gpu.memory_bandwidth_bytes_per_s * times.bandwidth_efficiency)
     value_bytes = 1.0 if engine.kv_cache_dtype.startswith("fp8") else 2.0
     per_token = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim * value_bytes / ranks
-    memory_s = (
-        weights + steps.used_tokens * per_token / times.kv_bandwidth_efficiency
-    ) / gpu.memory_bandwidth_bytes_per_s
-    total = float(steps.gpu_s.sum())
-    return float(steps.gpu_s[compute_s > memory_s].sum()) / total if total else 0.0
+    kv_s = steps.used_tokens * per_token / (gpu.memory_bandwidth_bytes_per_s * times.kv_bandwidth_efficiency)
+    bound = arithmetic_s > weights_s
+    parts = np.array([arithmetic_s[bound].sum(), weights_s * (~bound).sum(), kv_s.sum()])
+    compute, weights, kv = parts / max(float(parts.sum()), 1e-12)
+    return float(compute), float(weights), float(kv)
 
 
 def _front_end(

@@ -47,12 +47,13 @@ class Point:
     @cached_property
     def decided(self) -> bool:
         """Whether the replications tell (module text); one run never does."""
-        if len(self.runs) < 2:
-            return False
+        return len(self.runs) > 1 and self.would_decide(len(self.runs))
+
+    def would_decide(self, count: int) -> bool:
+        """Whether *count* replications with the mean and the spread of these (two at least) tell."""
         from scipy import stats
 
         scores = np.array([run.scores for run in self.runs])
-        count = len(scores)
         half = stats.t.ppf(_QUANTILE, count - 1) * scores.std(axis=0, ddof=1) / math.sqrt(count)
         means = scores.mean(axis=0)
         return bool((means + half <= 0).all() or (means - half > 0).any())

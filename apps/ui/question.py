@@ -60,10 +60,7 @@ class Question(BaseModel):
     b_vllm_version: str = ""
     replications: int = 4
 
-    slo_ttft_ms: float = 500.0
-    slo_tpot_ms: float = 50.0
-    slo_e2el_ms: float = 0.0  # 0: no limit
-    slo_percentile: int = 99
+    slo: str = "ttft_p99=500ms,tpot_p99=50ms"
 
     scenario_json: str = ""  # a saved scenario: stands in for server and load
 

@@ -1,0 +1,1 @@
+"""Pictures (plotly): plain data in, figures out.  No Streamlit, no simulation."""
