@@ -183,11 +183,7 @@ class StepCost:
         prefill_tokens: int,
     ) -> float:
         """GPU time of one step in seconds."""
-        linear, head = self._linear.get(padded_tokens), self._head.get(sampled)
-        if linear is None:
-            linear = self._linear[padded_tokens] = float(self._linear_s(np.array([float(padded_tokens)]))[0])
-        if head is None:
-            head = self._head[sampled] = float(self._head_s(np.array([float(sampled)]))[0])
+        linear, head = self._tables(padded_tokens, sampled)
         return step_formula.gpu_s(
             self.costs,
             linear,
@@ -199,6 +195,21 @@ class StepCost:
             prefill_attention,
             prefill_tokens,
         )
+
+    def decode_stretch_s(
+        self, padded_tokens: int, size: int, context_sum: int, context_max: int, count: int
+    ) -> list[float]:
+        """GPU times of *count* steps that give *size* requests a token each, as `gpu_s` gives them one by one."""
+        linear, head = self._tables(padded_tokens, size)
+        return step_formula.decode_stretch_s(self.costs, linear, head, size, context_sum, context_max, count)
+
+    def _tables(self, padded_tokens: int, sampled: int) -> tuple[float, float]:
+        linear, head = self._linear.get(padded_tokens), self._head.get(sampled)
+        if linear is None:
+            linear = self._linear[padded_tokens] = float(self._linear_s(np.array([float(padded_tokens)]))[0])
+        if head is None:
+            head = self._head[sampled] = float(self._head_s(np.array([float(sampled)]))[0])
+        return linear, head
 
     def linear_table(self, tokens: int) -> Floats:
         """What depends on padded tokens alone, in seconds, for 0 to *tokens* of them."""
@@ -228,7 +239,9 @@ class StepCost:
         mixed = np.asarray(prefill_tokens) > 0
         tiles = np.maximum(decodes, 1.0) * self._kv_heads
         wave = 1.0 + self._partial_wave * (self._slots * np.ceil(tiles / self._slots) / tiles - 1.0)
-        kv = np.where(mixed, self._kv_mixed, self._kv_alone) * np.where(tiles >= step_formula.NO_SPLIT * self._slots, wave, 1.0)
+        kv = np.where(mixed, self._kv_mixed, self._kv_alone) * np.where(
+            tiles >= step_formula.NO_SPLIT * self._slots, wave, 1.0
+        )
         spread = np.asarray(decode_context_max, float) - contexts / np.maximum(decodes, 1.0)
         decoding = self._per_decode * decodes + kv * contexts + self._imbalance * spread
         prefilling = np.where(mixed, self._attention * np.asarray(prefill_attention, float), 0.0)

@@ -68,3 +68,19 @@ def launch_s(costs: Costs, mode: int, num_reqs: int, idle: bool) -> float:
     """CPU time for which launching a step blocks the engine loop; *idle*: the loop had been asleep."""
     base = costs.launch_s[mode] + costs.launch_per_request_s[mode] * num_reqs
     return base * costs.launch_idle[mode] if idle else base
+
+
+def decode_stretch_s(
+    costs: Costs, linear_s: float, head_s: float, size: int, context_sum: int, context_max: int, count: int
+) -> list[float]:
+    """Return `gpu_s` of *count* steps with the same *size* decodes, to the last bit; contexts grow by one a step."""
+    base, kv, slots = linear_s + head_s + costs.per_request_s * size, costs.kv_alone_s, costs.slots
+    tiles = size * costs.kv_heads
+    if tiles >= NO_SPLIT * slots:
+        kv *= 1.0 + costs.partial_wave * (slots * math.ceil(tiles / slots) / tiles - 1.0)
+    decodes_s, imbalance_s = costs.per_decode_s * size, costs.imbalance_s
+    sums, longest = range(context_sum, context_sum + size * count, size), range(context_max, context_max + count)
+    return [
+        base + (decodes_s + kv * total) + imbalance_s * (most - total / size)
+        for total, most in zip(sums, longest, strict=True)
+    ]

@@ -82,12 +82,13 @@ SETTINGS = _fields(
 #: Everything else that changes.
 WORLD = _fields(
     # events and clients
-    "order num_events num_jobs alarm_order clients client_order free_places next_row rows_loaded rows_offset all_loaded "
-    "free_slot in_flight job_order "
+    "order num_events num_jobs alarm_order clients client_order free_places next_row rows_loaded rows_offset "
+    "all_loaded free_slot in_flight job_order "
     # the engine loop
     "engine engine_order inbox inbox_last step num_plans oldest preempted "
     # the scheduler
-    "num_running num_waiting queue queue_last threshold queries_tokens hits_tokens num_served num_preempted planned_index planned_budget "
+    "num_running num_waiting queue queue_last threshold queries_tokens hits_tokens num_served num_preempted "
+    "planned_index planned_budget "
     # sums of the plan being made
     "num_tokens num_decodes context_sum context_max num_samplers "
     # the pool

@@ -123,7 +123,7 @@ def grow(s: State, slot: int, count: int) -> None:
 
 @compiled
 def find_hits(s: State, slot: int) -> int:
-    """Put the longest chain of cached blocks of the request into *hits*; return how many (see `BlockPool.find_hits`)."""
+    """Put the longest chain of cached blocks of the request into *hits*; return how many they are."""
     if not s.settings.caching:
         return 0
     request, blocks, mask, size = s.requests[slot], s.blocks, s.settings.bucket_mask, s.settings.block_size
