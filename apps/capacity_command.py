@@ -264,7 +264,11 @@ def _commands(found: Capacity, parts: list[Table | str]) -> list[dict[str, str]]
     if found.load is None:
         return []
     question = at_load(found.scenario, found.axis, found.load, found.requests)
-    lines = {"Start the server": serve_command(question), "Send this load": bench_command(question)}
+    sent, title = question, "Send this load"
+    if found.axis == "users" and found.point is not None:  # the bench knows no think time
+        rate = found.point.metrics["request_throughput"] or found.load
+        sent, title = at_load(found.scenario, "rate", rate, found.requests), "Send what these users send, as a rate"
+    lines = {"Start the server": serve_command(question), title: bench_command(sent)}
     parts.append("Run next:\n" + "\n".join(f"  {line}" for line in lines.values()))
     return [{"title": title, "command": line} for title, line in lines.items()]
 

@@ -154,7 +154,8 @@ def show(result: Result, format: Any, output: Path | None) -> None:
     if summary["intervals"]:
         tables.append(interval_table(summary))
     rows = [{key: value for key, value in summary.items() if not isinstance(value, (dict, list))}]
-    emit(format, table=tables, data=summary, rows=rows, output=output)
+    data = {**summary, "scenario": result.scenario.model_dump(mode="json")}
+    emit(format, table=tables, data=data, rows=rows, output=output)
     carried = format == "json" or (format is None and output is not None and output.suffix.lower() == ".json")
     for warning in () if carried else summary["warnings"]:
         say(f"warning: {warning}")

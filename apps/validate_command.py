@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,17 @@ from apps import workload_options as options
 from apps.output import FormatOption, OutputOption, emit, say, write_file
 
 if TYPE_CHECKING:
+    from calibration.live_validation import SendsRequests
     from calibration.validate import Validation
     from calibration.validation_inputs import Judging
+
+
+class ClientKind(StrEnum):
+    """A client."""
+
+    own = "own"
+    vllm_bench = "vllm-bench"
+
 
 Command = Annotated[str | None, typer.Argument(help="The `vllm serve ...` line (quoted); started here unless --url.")]
 Profile = Annotated[str, typer.Option("--profile", help="Step times: name of a shipped profile, or a file.")]
@@ -41,6 +51,13 @@ Bar = Annotated[
 ]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Measure the same requests so many times.")]
 Folder = Annotated[Path | None, typer.Option("--out", help="Folder for what is measured; default: a temporary one.")]
+Client = Annotated[
+    ClientKind,
+    typer.Option("--client", help="Who sends the requests; vllm-bench is `vllm bench serve` (0.24 or later)."),
+]
+Tokenizer = Annotated[
+    str | None, typer.Option("--tokenizer", help="Tokenizer for vllm-bench: a name or folder; default: the model's.")
+]
 Url = Annotated[str | None, typer.Option("--url", help="Server that runs already; its engine steps stay unknown.")]
 Replications = Annotated[int, typer.Option("--replications", help="Simulations an interval is made of; 0: none.")]
 Workers = Annotated[int, typer.Option("--workers", help="Processes that share the replications.")]
@@ -77,6 +94,8 @@ def validate_command(
     repeats: Repeats = 1,
     out: Folder = None,
     url: Url = None,
+    client: Client = ClientKind.own,
+    tokenizer: Tokenizer = None,
     replications: Replications = 20,
     workers: Workers = 1,
     seed: Annotated[int, typer.Option("--seed", help="Seed of requests, prompts and noise.")] = 0,
@@ -93,6 +112,8 @@ def validate_command(
     \b
       servecast validate "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384" \\
         --profile h200-llama-3.1-8b --rate 12 --num-prompts 300 --report chat12
+      servecast validate "vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384" \\
+        --profile h200-llama-3.1-8b --concurrency 32 --num-prompts 200 --client vllm-bench --out runs
       servecast validate --recorded runs --workload chat12 --profile h200-llama-3.1-8b --bar ttft_p99=15
     """
     from calibration.validation_inputs import Judging, of_measured, of_recorded
@@ -117,7 +138,8 @@ def validate_command(
         done = of_measured(measured, profile, how, command=command)
     else:
         server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
-        done = _on_a_server(command, server, source, how, repeats, out, url)
+        sender = _client(client, tokenizer, seed)
+        done = _on_a_server(command, server, source, how, repeats, out, url, sender)
     _show(done, report, format, output)
 
 
@@ -143,6 +165,17 @@ def bars(texts: list[str]) -> dict[str, float]:
     return found
 
 
+def _client(kind: ClientKind, tokenizer: str | None, seed: int) -> SendsRequests:
+    from calibration.live_validation import BenchClient, OwnClient
+    from simulator.errors import InputError
+
+    if kind is ClientKind.vllm_bench:
+        return BenchClient(tokenizer)
+    if tokenizer is not None:
+        raise InputError(f"--tokenizer {tokenizer}: only vllm-bench needs one; add --client vllm-bench")
+    return OwnClient(seed)
+
+
 def _on_a_server(
     command: str | None,
     server: dict[str, Any],
@@ -151,6 +184,7 @@ def _on_a_server(
     repeats: int,
     out: Path | None,
     url: str | None,
+    client: SendsRequests,
 ) -> Validation:
     """Predict, then measure on a server that is started here or runs at *url*."""
     import tempfile
@@ -164,7 +198,7 @@ def _on_a_server(
     if command is None:
         raise InputError('no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B"; also with --url')
     scenario = Scenario.from_command(command, workload=options.workload(**source), seed=how.seed, **server)
-    runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, progress=say)
+    runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, client=client, progress=say)
     with tempfile.TemporaryDirectory(prefix="servecast-") as temporary:
         folder = out if out is not None else Path(temporary)
         try:

@@ -5,30 +5,17 @@ Everything is drawn from the data of `calibration.validation_data`, so a saved J
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from apps.html_page import html_table, page
 from apps.output import Table
 from apps.svg import Line, chart
 
 Data = Mapping[str, Any]
 
 VERDICTS = {True: "ok", False: "MISS", None: ""}
-_STYLE = """
-:root { color-scheme: light dark; --line: #8886; --faint: #7779; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; margin: .6em 0 1.6em; font-variant-numeric: tabular-nums; }
-th, td { padding: .2em .8em .2em 0; border-bottom: 1px solid var(--line); text-align: left; }
-th.n, td.n { text-align: right; }
-.pictures { display: flex; flex-wrap: wrap; gap: 12px; }
-svg { width: 460px; max-width: 100%; height: auto; }
-svg text { fill: currentColor; font: 11px system-ui, sans-serif; }
-svg text.title { font-size: 13px; font-weight: 600; }
-svg .grid { stroke: var(--line); stroke-width: .6; fill: none; }
-.verdict { font-size: 1.15em; font-weight: 600; padding: .5em .8em; border-left: 5px solid #888; background: #8882; }
-.pass { border-color: #2a8a4a; } .miss { border-color: #c62828; }
-"""
 
 
 def report(data: Data) -> list[Table | str]:
@@ -162,17 +149,16 @@ def html(data: Data) -> str:
         f"<h1>{escape(title(data))}</h1>",
         f'<p class="verdict {verdict.split()[0]}">{escape(str(data["words"]))}</p>',
         *(f"<p>{escape(line)}</p>" for line in about(data)),
-        _html_table(metrics_table(data)),
+        html_table(metrics_table(data)),
         f'<div class="pictures">{"".join(pictures(data))}</div>',
         "<h2>Where the error arises</h2>",
         *(_html_part(part) for part in why(data)),
         "<h2>What the words mean</h2>",
-        _html_table(definitions_table(data)),
+        html_table(definitions_table(data)),
         *(f"<p>note: {escape(note)}</p>" for note in notes(data)),
         f"<p>servecast {escape(str(data['servecast_version']))}</p>",
     ]
-    head = f'<meta charset="utf-8"><title>{escape(title(data))}</title><style>{_STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(body) + "\n</body></html>\n"
+    return page(title(data), body)
 
 
 def pictures(data: Data) -> list[str]:
@@ -196,19 +182,8 @@ def pictures(data: Data) -> list[str]:
 
 def _html_part(part: Table | str) -> str:
     if isinstance(part, Table):
-        return f"<h3>{escape(part.title)}</h3>{_html_table(part)}"
+        return f"<h3>{escape(part.title)}</h3>{html_table(part)}"
     head, *items = part.split("\n- ")
     return (
         "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>" if items else f"<p>{escape(head)}</p>"
     )
-
-
-def _html_table(table: Table) -> str:
-    def row(tag: str, cells: Sequence[str]) -> str:
-        marked = (
-            f"<{tag}{' class=n' if column in table.right else ''}>{escape(cell)}</{tag}>"
-            for column, cell in enumerate(cells)
-        )
-        return f"<tr>{''.join(marked)}</tr>"
-
-    return f"<table>{row('th', table.columns)}{''.join(row('td', cells) for cells in table.rows)}</table>"

@@ -2,16 +2,18 @@
 
 The table goes in as a ``timed_trace`` data set (vLLM 0.24 and later), whose own times are the send times; a limit of
 concurrency is the bench's.  Each 512 tokens of a prompt get an id of their own, so no prompts share a prefix; a table
-with shared prefixes is refused.  The bench makes text of its token ids, so that a prompt may be a token longer or
-shorter at the server.
+with shared prefixes is refused.  The bench reads the same clock as the recorder, so that steps and requests meet.  It
+needs the model's tokenizer, and does not say how late it was.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from calibration.bench_json import BenchResult, read_bench
 from calibration.server import ServerError
@@ -20,6 +22,7 @@ from simulator.request_table import RequestTable
 
 CHUNK = 512
 RESULT = "bench.json"
+_API_SERVER = "vllm.entrypoints.openai.api_server"
 _TAIL = 12
 
 
@@ -49,7 +52,8 @@ def bench_command(
         "--model", model, "--tokenizer", tokenizer, "--dataset-name", "timed_trace", "--dataset-path", str(trace),
         "--timed-trace-chunk-hash-size", str(CHUNK), "--num-prompts", str(count), "--ignore-eos",
         "--temperature", "0", "--save-result", "--save-detailed", "--result-dir", str(trace.parent),
-        "--result-filename", RESULT, "--percentile-metrics", "ttft,tpot,itl,e2el", *limit,
+        "--result-filename", RESULT, "--percentile-metrics", "ttft,tpot,itl,e2el", "--ready-check-timeout-sec", "0",
+        *limit,
     ]  # fmt: skip
 
 
@@ -88,6 +92,48 @@ def replay_with_bench(
         message = f"vllm bench serve ended with exit code {done.returncode} and no result; its log is {log}"
         raise ServerError(message, _tail(log))
     return read_bench(result)[-1]
+
+
+def bench_words(command: str) -> tuple[str, ...]:
+    """Return how vLLM's command line is called where *command* starts the server; ``vllm`` if that is not told."""
+    words = shlex.split(command)
+    if "serve" in words[1:4]:
+        return tuple(words[: words.index("serve")])
+    if _API_SERVER in words[1:4]:
+        return (*words[: words.index(_API_SERVER)], "vllm.entrypoints.cli.main")
+    return ("vllm",)
+
+
+def requests_document(data: Any, table: RequestTable, max_concurrency: int | None, name: str) -> dict[str, Any]:
+    """Return a detailed result of the bench in the form of `calibration.answers`; *table* is what was sent.
+
+    Its start is where every request was sent at its time or later.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{name}: is not a result of `vllm bench serve`")
+    columns = [data.get(key) for key in ("start_times", "ttfts", "itls", "output_lens")]
+    if not all(isinstance(column, list) and len(column) == len(table) for column in columns):
+        raise InputError(f"{name}: does not hold times of all {len(table)} requests; it needs vLLM 0.24 or later")
+    errors = data.get("errors") or [""] * len(table)
+    starts, arrivals = [float(start) for start in data["start_times"]], table.arrival_s.tolist()
+    base = min(start - arrival for start, arrival in zip(starts, arrivals, strict=True))
+    good, failed = [], []
+    for row, (start, ttft, itls, tokens) in enumerate(zip(*columns, strict=True)):
+        wanted = int(table.output_tokens[row])
+        one = {
+            "i": row, "t": round(arrivals[row], 6), "send": round(start - base, 6),
+            "isl": int(table.prompt_tokens[row]), "osl": wanted,
+        }  # fmt: skip
+        error = errors[row] or ("" if tokens == wanted else f"{tokens} tokens came, {wanted} were asked for")
+        if error:
+            failed.append({**one, "error": " ".join(str(error).split())[-200:], "messages": len(itls)})
+            continue
+        gaps = [round(1e3 * gap, 3) for gap in itls]
+        good.append({**one, "ttft": round(ttft, 6), "e2e": round(ttft + sum(itls), 6), "n": tokens, "itl": gaps})
+    return {
+        "t_base": round(base, 6), "duration": float(data["duration"]), "conc": max_concurrency, "requests": good,
+        "failed": failed,
+    }  # fmt: skip
 
 
 def _tail(log: Path) -> str:

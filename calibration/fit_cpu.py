@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
+from calibration.least_squares import least_squares
 from calibration.recording import Floats, Sent, Steps
 from calibration.stretches import Stretches
 from simulator.profile import Cpu, Launch, ModeLaunch, ModeNoise, Noise
@@ -48,7 +48,7 @@ def linear_in_requests(seconds: Floats, num_reqs: NDArray[np.int64]) -> tuple[fl
     def errors(x: Floats) -> Floats:
         return np.asarray((x[0] + x[1] * num_reqs - seconds) / 20e-6)
 
-    found = least_squares(errors, [60e-6, 5e-6], bounds=(0, np.inf), loss="soft_l1", x_scale=[1e-5, 1e-6])
+    found = least_squares(errors, [60e-6, 5e-6], bounds=(0, np.inf), x_scale=[1e-5, 1e-6])
     return float(found.x[0]), float(found.x[1])
 
 

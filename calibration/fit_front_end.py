@@ -19,8 +19,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
+from calibration.least_squares import least_squares
 from calibration.recording import Floats, Sent, Steps
 from calibration.stretches import Stretches
 from simulator.profile import FrontEnd
@@ -156,5 +156,5 @@ def _refine(start: FrontEnd, names: tuple[str, ...], measured: Floats, predict: 
     def errors(logs: Floats) -> Floats:
         return np.concatenate([(predict(at(logs)) - measured) / worth, (logs - centre) / SPREAD])
 
-    found = least_squares(errors, centre, loss="soft_l1", x_scale="jac")
+    found = least_squares(errors, centre, x_scale="jac")
     return at(found.x)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
+from calibration.least_squares import least_squares
 from calibration.priors import PRIORS, Prior
 from calibration.recording import Floats, Steps
 from calibration.stretches import LaunchBounds, Stretches, find, predicted_ends
@@ -149,13 +149,13 @@ class GpuTimeFit:
             for recording, stretches in zip(recordings, self._stretches, strict=True)
         ]
         start = np.concatenate([self._centre, np.zeros(len(recordings) - 1)])
-        first = least_squares(self._errors, start, loss="soft_l1", x_scale="jac", max_nfev=60)
+        first = least_squares(self._errors, start, x_scale="jac", max_nfev=60)
         self.left_out_ = 0
         for k, errors in enumerate(self._relative_errors(first.x)):
             disturbed = np.abs(errors) > DISTURBED
             self.left_out_ += int(disturbed.sum())
             self._weights[k] = np.where(disturbed, 0.0, self._weights[k])
-        found = least_squares(self._errors, first.x, loss="soft_l1", x_scale="jac", max_nfev=60)
+        found = least_squares(self._errors, first.x, x_scale="jac", max_nfev=60)
         self._learn(found)
         return self
 

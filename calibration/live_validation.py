@@ -4,6 +4,8 @@ The server runs the given ``vllm serve`` line (or ``python -m vllm.entrypoints.o
 flags (`calibration.recorder_setup`), or runs already somewhere (*url*: clients only, no steps).  Before the first run
 some requests of the same lengths are sent and thrown away, because the first steps of a fresh server compile.  Every
 run gets prompts of its own, so that none finds the prefixes of another.
+
+Who sends is a `SendsRequests`: our own client, or ``vllm bench serve``.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from calibration.answers import ClientRun
+from calibration.bench_client import RESULT, bench_words, replay_with_bench, requests_document
 from calibration.client import Target, replay
 from calibration.recorder_setup import set_up
 from calibration.server import Attached, Server, VllmServer, fetch
+from simulator.command_line import parse
 from simulator.errors import InputError, ServecastError
 from simulator.request_table import RequestTable
 from simulator.workload import Traffic
@@ -34,33 +39,89 @@ WARM_UP = 16
 _RECORD = "recorded"
 
 
+class SendsRequests(Protocol):
+    """A client: sends *traffic* and returns the document of the requests (`calibration.answers`).
+
+    *command* started the server; *name* and *number* are those of the run, *folder* is for files of its own.
+    """
+
+    def __call__(
+        self, target: Target, traffic: Traffic, command: str, folder: Path, name: str, number: int
+    ) -> dict[str, Any]:
+        """Do it, or raise a `ServecastError`."""
+
+
+@dataclass(frozen=True)
+class OwnClient:
+    """`calibration.client`."""
+
+    seed: int = 0
+
+    def __call__(
+        self, target: Target, traffic: Traffic, command: str, folder: Path, name: str, number: int
+    ) -> dict[str, Any]:
+        """Send and return what came back."""
+        limit = traffic.max_concurrency
+        return replay(target, traffic.table, max_concurrency=limit, seed=self.seed, run=number).to_dict()
+
+
+@dataclass(frozen=True)
+class BenchClient:
+    """``vllm bench serve``; its trace, log and result stay in ``NAME.bench`` of the folder."""
+
+    tokenizer: str | None = None
+
+    def __call__(
+        self, target: Target, traffic: Traffic, command: str, folder: Path, name: str, number: int
+    ) -> dict[str, Any]:
+        """Send and return what the bench saw."""
+        place, limit = folder / f"{name}.bench", traffic.max_concurrency
+        tokenizer = self.tokenizer or _model_of(command) or target.model
+        replay_with_bench(
+            target.url, target.model, traffic.table, place, vllm=bench_words(command), tokenizer=tokenizer,
+            max_concurrency=limit, run=number,
+        )  # fmt: skip
+        result = place / RESULT
+        return requests_document(json.loads(result.read_text(encoding="utf-8")), traffic.table, limit, str(result))
+
+
+def _model_of(command: str) -> str | None:
+    """Return the model that a start line names, or None."""
+    try:
+        return parse(command).model
+    except ServecastError:
+        return None
+
+
 class LiveServer:
     """`calibration.validate.RunsRequests` with a vLLM server."""
 
     def __init__(
-        self, vocab_size: int, *, url: str | None = None, seed: int = 0, progress: Progress = lambda _: None
+        self,
+        vocab_size: int,
+        *,
+        url: str | None = None,
+        seed: int = 0,
+        client: SendsRequests | None = None,
+        progress: Progress = lambda _: None,
     ) -> None:
         self._vocab_size, self._url, self._seed, self._progress = vocab_size, url, seed, progress
+        self._client = client or OwnClient(seed)
 
     def __call__(self, command: str, traffic: Traffic, folder: Path, names: Sequence[str]) -> None:
         """Send *traffic* once for each of *names*; leave requests, steps and the log in *folder*."""
-        with self._server(command, folder) as server:
-            target = Target(server.url, _served_model(server.url), self._vocab_size)
-            self._warm_up(server, target, traffic)
-            for number, name in enumerate(names, 1):
-                server.check()
-                self._progress(f"{name}: {len(traffic.table)} requests")
-                limit = traffic.max_concurrency
-                run = replay(target, traffic.table, max_concurrency=limit, seed=self._seed, run=number)
-                _write(folder / f"{name}.requests.json.gz", run)
-                self._progress(
-                    f"{name}: done in {run.duration_s:.1f} s" + (f"; {run.first_error()}" if run.failures else "")
-                )
-        steps = folder / f"{_RECORD}.steps.jsonl"
-        if steps.is_file():
-            for name in names:
-                _compress(steps, folder / f"{name}.steps.jsonl.gz")
-            steps.unlink()
+        try:
+            with self._server(command, folder) as server:
+                target = Target(server.url, _served_model(server.url), self._vocab_size)
+                self._warm_up(server, target, traffic)
+                for number, name in enumerate(names, 1):
+                    server.check()
+                    self._progress(f"{name}: {len(traffic.table)} requests")
+                    document = self._client(target, traffic, command, folder, name, number)
+                    _write(folder / f"{name}.requests.json.gz", document)
+                    self._progress(f"{name}: done in {document['duration']:.1f} s{_failures(document)}")
+        finally:
+            _hand_out_steps(folder, names)
 
     @contextlib.contextmanager
     def _server(self, command: str, folder: Path) -> Iterator[Server]:
@@ -100,9 +161,27 @@ def _served_model(url: str) -> str:
         raise ServecastError(f"{url}/v1/models names no model; is that a vLLM server?") from None
 
 
-def _write(path: Path, run: ClientRun) -> None:
+def _failures(document: dict[str, Any]) -> str:
+    failed = document["failed"]
+    total = len(failed) + len(document["requests"])
+    return f"; {len(failed)} of {total} requests failed; the first: {failed[0]['error']}" if failed else ""
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
     with gzip.open(path, "wt", encoding="utf-8") as file:
-        json.dump(run.to_dict(), file, separators=(",", ":"))
+        json.dump(document, file, separators=(",", ":"))
+
+
+def _hand_out_steps(folder: Path, names: Sequence[str]) -> None:
+    """Put the steps of the server beside the requests of each run that came to an end."""
+    steps = folder / f"{_RECORD}.steps.jsonl"
+    done = [name for name in names if (folder / f"{name}.requests.json.gz").is_file()]
+    if not steps.is_file():
+        return
+    for name in done:
+        _compress(steps, folder / f"{name}.steps.jsonl.gz")
+    if len(done) == len(names):
+        steps.unlink()
 
 
 def _compress(source: Path, target: Path) -> None:

@@ -43,8 +43,7 @@ class Clients:
         #: Whether anybody waits for responses: only then must they be announced at their exact time.
         self.listens = self._free < len(self._heads) or bool(self._next) or user_start_s is not None
         self._place_is_free: simpy.Event | None = None
-        #: When the next request will be sent; infinity after the last one, -infinity while that depends on responses.
-        self.next_send_s = 0.0
+        self._next_send_s = 0.0
         if user_start_s is not None:
             self._free = 0
             for start_s in user_start_s.tolist():
@@ -55,15 +54,19 @@ class Clients:
         env = self._env
         for row, arrival_s in zip(self._heads, self._arrival_s, strict=True):
             if arrival_s > env.now:
-                self.next_send_s = arrival_s
+                self._next_send_s = arrival_s
                 yield env.timeout(arrival_s - env.now)
             while self._free == 0:
-                self.next_send_s = -math.inf
                 self._place_is_free = env.event()
                 yield self._place_is_free
             self._free -= 1
             self._send(row)
-        self.next_send_s = math.inf
+        self._next_send_s = math.inf
+
+    @property
+    def known_send_s(self) -> float:
+        """When the next request will be sent; infinity after the last one, -infinity if that depends on responses."""
+        return -math.inf if self.listens else self._next_send_s
 
     def done(self, row: int) -> None:
         """The response to request *row* is complete: its client goes on, after some thought."""

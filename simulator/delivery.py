@@ -7,12 +7,24 @@ from the profile's ``front_end`` section.  Responses are announced only if someb
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import simpy
 
-from simulator.clients import Clients
 from simulator.profile import FrontEnd
 from simulator.records import Records, Status
 from simulator.request import Request
+
+
+class Listener(Protocol):
+    """Who may wait for responses."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether responses must be announced at their exact time."""
+
+    def done(self, row: int) -> None:
+        """The response to request *row* is complete, or will never come."""
 
 
 class Delivery:
@@ -25,7 +37,7 @@ class Delivery:
         self._free_s = 0.0  # when the API server has worked off what it got
         #: What a first token costs beyond a later one.
         self._first_s = max(0.0, front_end.first_token_s - front_end.token_s)
-        self.clients: Clients | None = None
+        self.clients: Listener | None = None
 
     @property
     def somebody_listens(self) -> bool:

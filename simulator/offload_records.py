@@ -40,3 +40,8 @@ class OffloadRecords:
     def for_requests(cls, count: int, num_cpu_blocks: int) -> OffloadRecords:
         """Return empty records of *count* requests."""
         return cls(num_cpu_blocks, array("q", [0]) * count, array("d", [float("nan")]) * count)
+
+    def append_request(self) -> None:
+        """Add a row for one more request."""
+        self.external_tokens.append(0)
+        self.load_start_s.append(float("nan"))

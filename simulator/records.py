@@ -13,6 +13,7 @@ the client's, later by the front end (``sent_s``, ``step_deliver_s``, ``first_to
 
 from __future__ import annotations
 
+import math
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -133,6 +134,16 @@ class Records:
             **times,  # type: ignore[arg-type]
             **counts,  # type: ignore[arg-type]
         )
+
+    def append_request(self, prompt_tokens: int) -> None:
+        """Add a row for one more request, unfinished."""
+        for name in REQUEST_TIMES:
+            getattr(self, name).append(math.nan)
+        for name in REQUEST_COUNTS:
+            getattr(self, name).append(prompt_tokens if name == "prompt_tokens" else 0)
+        self.status.append(Status.UNFINISHED)
+        if self.offload is not None:
+            self.offload.append_request()
 
     @property
     def num_requests(self) -> int:

@@ -178,7 +178,7 @@ _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
 _PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 25, 2000, 12_000
 _PER_USER, _LONGER = 4, 3
-#: A rate, or a number of clients, at which nobody waits to send.
+#: A rate at which nobody waits to send.
 _ALL_AT_ONCE = 1e9
 
 
@@ -214,7 +214,10 @@ class _Search:
 
     def _scale(self) -> float:
         """Return a load nothing exceeds by much: the throughput of all at once, or the users that make it."""
-        ask = Ask(self.scenario, self.slo, self.axis, _ALL_AT_ONCE, min(self.requests, 1000), as_a_whole=True)
+        few = min(self.requests, 1000)
+        axis: Axis = "rate" if self.axis == "rate" else "concurrency"
+        everything = _ALL_AT_ONCE if axis == "rate" else float(few)
+        ask = Ask(self.scenario, self.slo, axis, everything, few, as_a_whole=True)
         run = measure(ask)  # in this process: errors of the question are raised as they are
         self._told()
         throughput = run.metrics["request_throughput"] or 1.0

@@ -75,7 +75,7 @@ def at_load(scenario: Scenario, axis: Axis, load: float, requests: int | None = 
             open_loop = workload if isinstance(workload, RateWorkload) else RateWorkload(rate=load)
             changed = open_loop.model_copy(update={**drawn, "rate": float(load)})
             return scenario.model_copy(update={"workload": changed})
-        think = workload.think_time_s if isinstance(workload, ConcurrencyWorkload) else 0.0
+        think = workload.think_time_s if isinstance(workload, ConcurrencyWorkload) and axis == "users" else 0.0
         closed = ConcurrencyWorkload(**drawn, concurrency=math.floor(load), think_time_s=think)
         return scenario.model_copy(update={"workload": closed})
     if axis == "users":

@@ -7,14 +7,17 @@ server: models, profiles and traces are the shipped ones, uploads travel as text
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from simulator.engine_config import EngineConfig
 from simulator.errors import ConfigError, InputError, ServecastError
 from simulator.gpu_spec import GpuSpec
 from simulator.model_spec import ModelSpec
@@ -24,7 +27,7 @@ from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorklo
 #: What one question may ask of a server that others use too.
 MAX_REQUESTS = 20_000
 #: An upload, in bytes.
-MAX_UPLOAD = 5_000_000
+MAX_UPLOAD = 6_000_000
 
 Load = Literal["rate", "concurrency", "trace", "file"]
 
@@ -86,6 +89,7 @@ class Checked:
     problems: dict[str, str] = field(default_factory=dict)
 
 
+@functools.lru_cache(maxsize=64)
 def check(question: Question) -> Checked:
     """Return the scenario of *question*, or a sentence beside each input that cannot be read."""
     problems: dict[str, str] = {}
@@ -117,6 +121,42 @@ def server_of(question: Question) -> tuple[ModelSpec, GpuSpec]:
 
     args = parse(question.server)
     return model_of(question, args.model), catalogue.gpu(gpu_name(question))
+
+
+def engine_of(question: Question) -> EngineConfig:
+    """Return the resolved settings of the server that is asked about."""
+    from simulator.command_line import parse
+    from simulator.resolve import resolve
+
+    model, gpu = server_of(question)
+    return resolve(parse(question.server), model, gpu, question.vllm_version.strip() or None)[0]
+
+
+def command(question: Question) -> str:
+    """Return the ``servecast simulate`` line that asks the same; files are to be downloaded beside it."""
+    if question.scenario_json:
+        return "servecast simulate --scenario scenario.json"
+    words = ["servecast", "simulate", question.server.strip()]
+    if question.config_json:
+        words += ["--model-config", "config.json"]
+    words += ["--profile", question.profile] if question.profile else []
+    words += ["--gpu", question.gpu] if question.gpu else []
+    words += ["--vllm-version", question.vllm_version] if question.vllm_version else []
+    lengths = ["--prompt-tokens", question.prompt_tokens.strip(), "--output-tokens", question.output_tokens.strip()]
+    if question.load == "rate":
+        words += ["--rate", f"{question.rate!r}", *lengths]
+        words += ["--burstiness", f"{question.burstiness!r}"] if question.burstiness != 1 else []
+    elif question.load == "concurrency":
+        words += ["--concurrency", str(question.concurrency), *lengths]
+    elif question.load == "trace":
+        words += ["--trace", question.trace]
+        words += ["--rate-scale", f"{question.rate_scale!r}"] if question.rate_scale != 1 else []
+    else:
+        words += ["--requests", "requests.csv"]
+    words += ["--num-prompts", str(question.num_prompts)]
+    words += ["--over-length", question.over_length] if question.over_length != "fail" else []
+    words += ["--seed", str(question.seed)] if question.seed else []
+    return shlex.join(words)
 
 
 def gpu_name(question: Question) -> str:
@@ -194,6 +234,12 @@ def workload(question: Question) -> Workload:
 def _listed(question: Question) -> RequestsWorkload:
     from simulator.request_list import parse_rows
 
+    lines = question.requests_csv.count("\n")
+    if lines > MAX_REQUESTS + 1:
+        raise InputError(
+            f"your CSV has {lines:,} lines; a shared page runs {MAX_REQUESTS:,} requests: "
+            "shorten it, or use `servecast simulate --requests FILE`"
+        )
     rows = tuple(parse_rows(question.requests_csv, "your CSV"))
     timed = rows[0].arrival_s is not None
     limit = min(question.num_prompts, len(rows))

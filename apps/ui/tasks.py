@@ -6,17 +6,24 @@ key of the cache), and returns values that do not hold on to the whole simulatio
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apps.planning.limits import Limit, binding, state
+from apps.planning.measure import STABILITY
+from apps.planning.steady import Window, closed_window, open_window, whole
 from simulator.scenario import Scenario
-from simulator.simulate import simulate
+from simulator.simulate import profile_of, simulate
+from simulator.workload import ConcurrencyWorkload, RateWorkload
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from apps.planning.capacity import Capacity
     from simulator.result import Result
 
 #: Rows of a timeline that a picture shows, and that a file holds.
@@ -41,6 +48,8 @@ class Run:
     timeline: a row every ``interval_s`` seconds, for pictures; columns as in `simulator.timeline`.
     seconds: a row a second, as ``--timeline`` writes it; None for very long runs.
     steps: one row per engine step: seconds, tokens, requests; None for very many.
+    keeps_up: whether an open loop's queue stays finite (`apps.planning.steady`).
+    limit: what the server runs out of first (`apps.planning.limits`); None where nothing can be said.
     itl_ms: gaps between tokens in ms at the percentages `LEVELS`.
     limit_tokens: max_num_batched_tokens, for the axis of steps.
     """
@@ -53,12 +62,16 @@ class Run:
     steps: pd.DataFrame | None
     itl_ms: np.ndarray[Any, np.dtype[np.float64]]
     limit_tokens: int
+    max_num_seqs: int
+    keeps_up: bool
+    limit: Limit | None
 
 
 def run(scenario: str) -> Run:
     """Return the plain answer to the scenario in this JSON text."""
     question = Scenario.from_json(scenario)
     result = simulate(question)
+    when = _window(result, question)
     length_s = max(result.records.end_s - result.records.start_s, 1e-6)
     interval_s = next((each for each in _NICE_S if length_s / each <= _PICTURE_ROWS), length_s / _PICTURE_ROWS)
     return Run(
@@ -70,7 +83,20 @@ def run(scenario: str) -> Run:
         steps=_steps(result),
         itl_ms=1e3 * np.array(result.latencies.itl_s.percentiles(LEVELS)),
         limit_tokens=question.engine.max_num_batched_tokens,
+        max_num_seqs=question.engine.max_num_seqs,
+        keeps_up=when.keeps_up,
+        limit=binding(state(question, result.records, profile_of(question), when), STABILITY),
     )
+
+
+def _window(result: Result, question: Scenario) -> Window:
+    """Return the part of the run that tells whether the server keeps up; a closed loop always does."""
+    load = question.workload
+    if isinstance(load, RateWorkload) and len(result.table):
+        return open_window(result.records, result.table.arrival_s)
+    if isinstance(load, ConcurrencyWorkload):
+        return closed_window(result.records, load.concurrency)
+    return whole(result.records)
 
 
 def _steps(result: Result) -> pd.DataFrame | None:
@@ -114,6 +140,28 @@ def measured(name: str, profile: str) -> dict[str, Any]:
             for title, key in COMPARED
         ],
     }
+
+
+def capacity(scenario: str, slo: str, draws: int, *, tell: Callable[[Any], None]) -> Capacity:
+    """Return the highest load within the SLO, as ``servecast capacity`` finds it; progress is told after every run."""
+    from apps.planning.capacity import Effort
+    from apps.planning.capacity import capacity as search
+
+    return search(Scenario.from_json(scenario), slo, effort=Effort(draws=draws), workers=1, watch=tell)
+
+
+def exported(scenario: str, name: str) -> str:
+    """Return the file *name* of a simulated scenario: ``bench.json``, ``trace.json``."""
+    from apps.exports.bench_json import bench_json
+    from apps.exports.chrome_trace import chrome_trace
+
+    result = simulate(Scenario.from_json(scenario))
+    return json_text(bench_json(result) if name == "bench.json" else chrome_trace(result))
+
+
+def json_text(data: Any) -> str:
+    """Return *data* as the command line writes it."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def warm() -> None:

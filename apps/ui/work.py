@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import multiprocessing
 import os
+import pickle
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError
+from pathlib import Path
 from typing import Any, Literal
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -41,9 +45,10 @@ Key = tuple[Hashable, ...]
 class Job:
     """A question on its way: `done`, then `result` (or its error of one line)."""
 
-    def __init__(self, key: Key, future: ProcessFuture[Any], limit_s: int) -> None:
+    def __init__(self, key: Key, future: ProcessFuture[Any], limit_s: int, notes: Path) -> None:
         self.key = key
         self.owners: set[Hashable] = set()
+        self._notes = notes
         self._future = future
         self._limit_s = limit_s
 
@@ -68,6 +73,13 @@ class Job:
                 "ask for fewer requests, or use the command line"
             ) from None
 
+    def progress(self) -> Any:
+        """Return what the worker last told of itself; None for nothing yet."""
+        try:
+            return pickle.loads(self._notes.read_bytes())  # written by our own worker in our own folder
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return None
+
     def usable(self) -> bool:
         """Whether the answer is worth keeping: still to come, found, or a refusal that would come again."""
         if not self.done():
@@ -90,6 +102,8 @@ class Desk:
         context.set_forkserver_preload(["apps.ui.tasks", "calibration.intervals", "pandas", "scipy.stats"])
         many = max(1, workers - 1)
         self._pools = {lane: _pool(context, 1 if lane == "quick" else many) for lane in ("quick", "slow")}
+        self._folder = tempfile.TemporaryDirectory(prefix="servecast-explorer-")
+        self._count = 0
         self._jobs: OrderedDict[Key, Job] = OrderedDict()
         self._asked: dict[Hashable, Key] = {}
         self._lock = threading.Lock()
@@ -100,13 +114,11 @@ class Desk:
         What *owner* (one place of one visitor's page) had asked before is taken back, if nobody else waits for it.
         """
         key = (function.__name__, *arguments)
-        limit_s = LIMIT_S if lane == "quick" else SLOW_LIMIT_S
         with self._lock:
             self._take_back(owner, key)
             job = self._jobs.get(key)
             if job is None or not job.usable():
-                job = Job(key, self._pools[lane].schedule(function, args=arguments, timeout=limit_s), limit_s)
-                self._jobs[key] = job
+                job = self._jobs[key] = self._started(key, function, arguments, lane)
             job.owners.add(owner)
             self._asked[owner] = key
             self._jobs.move_to_end(key)
@@ -128,6 +140,14 @@ class Desk:
         for pool in self._pools.values():
             pool.stop()  # type: ignore[no-untyped-call]
             pool.join(5)
+        self._folder.cleanup()
+
+    def _started(self, key: Key, function: Callable[..., Any], arguments: tuple[Any, ...], lane: Lane) -> Job:
+        limit_s = LIMIT_S if lane == "quick" else SLOW_LIMIT_S
+        self._count += 1
+        notes = Path(self._folder.name, str(self._count))
+        call = functools.partial(_told, function, str(notes))
+        return Job(key, self._pools[lane].schedule(call, args=arguments, timeout=limit_s), limit_s, notes)
 
     def _take_back(self, owner: Hashable, new: Key | None) -> None:
         old = self._asked.pop(owner, None)
@@ -149,6 +169,19 @@ def _pool(context: Any, workers: int) -> ProcessPool:
     pool = ProcessPool(max_workers=workers, initializer=_limit_memory, context=context)
     pool.schedule(tasks.warm)  # starts the processes
     return pool
+
+
+def _told(function: Callable[..., Any], notes: str, *arguments: Any) -> Any:
+    """Run a task in the worker; one that has a parameter ``tell`` can leave word of how far it is."""
+    if "tell" not in inspect.signature(function).parameters:
+        return function(*arguments)
+
+    def tell(what: Any) -> None:
+        part = Path(notes + ".part")
+        part.write_bytes(pickle.dumps(what))
+        part.replace(notes)
+
+    return function(*arguments, tell=tell)
 
 
 def _limit_memory() -> None:

@@ -2,7 +2,7 @@
 
 One JSON line a step of rank 0: n step, h0, h1 host times (``time.monotonic`` s) around the launch, g seconds on the GPU
 from its first to its last kernel (sampling included, waiting for launches too), gap seconds between the end of the step
-before and the start of this one.  g and gap are missing where there is no GPU.
+before and the start of this one, o seconds spent on recording this.  g and gap are missing where there is no GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GpuClock:
     def __init__(self, log: StepLog, event: Any | None) -> None:
         self._log, self._event = log, event
         self._count = 0
-        self._open: tuple[int, Any, float] | None = None
+        self._open: tuple[int, Any, float, float] | None = None
         self._pending: collections.deque[tuple[dict[str, Any], Any, Any]] = collections.deque()
         self._last_end: Any = None
         self._broken = False
@@ -51,17 +51,22 @@ class GpuClock:
         if self._open is not None:  # a step whose sampling never came
             self._end()
         self._count += 1
-        self._open = (getattr(plan, _STEP, self._count), self._mark(), time.monotonic())
+        begun = time.monotonic()
+        start = self._mark()
+        now = time.monotonic()
+        self._open = (getattr(plan, _STEP, self._count), start, now, now - begun)
 
     def _end(self) -> None:
         assert self._open is not None
-        (step, start, begun), self._open = self._open, None
-        record = {"n": step, "h0": round(begun, 6), "h1": round(time.monotonic(), 6)}
+        (step, start, begun, spent), self._open = self._open, None
+        now = time.monotonic()
+        record = {"n": step, "h0": round(begun, 6), "h1": round(now, 6), "o": 0.0}
         if start is None:
             self._log.add(record)
             return
         self._pending.append((record, start, self._mark()))
         self._collect()
+        record["o"] = round(spent + time.monotonic() - now, 7)
 
     def _mark(self) -> Any:
         if self._event is None:

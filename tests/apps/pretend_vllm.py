@@ -1,9 +1,12 @@
-"""Stands for `vllm serve`: health, models, and completions that stream one token each 2 ms.  Started by tests only."""
+"""Stands for `vllm serve`: health, models, and completions that stream one token each 2 ms; and for `vllm bench serve`,
+which sends nothing and says it took 10 ms to the first token and 2 ms for each after.  Started by tests only.
+"""
 
 import json
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -42,6 +45,20 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
+def bench(options: dict[str, str]) -> None:
+    rows = [json.loads(line) for line in Path(options["--dataset-path"]).read_text().splitlines()]
+    now, tokens = time.perf_counter(), [row["output_length"] for row in rows]
+    result = {
+        "completed": len(rows), "duration": rows[-1]["timestamp"] + 1.0, "model_id": options["--model"],
+        "input_lens": [row["input_length"] for row in rows], "output_lens": tokens, "errors": [""] * len(rows),
+        "start_times": [now + row["timestamp"] for row in rows], "ttfts": [0.010] * len(rows),
+        "itls": [[0.002] * (count - 1) for count in tokens],
+    }  # fmt: skip
+    (Path(options["--result-dir"]) / options["--result-filename"]).write_text(json.dumps(result))
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "bench":
+        sys.exit(bench(dict(zip(sys.argv, sys.argv[1:], strict=False))))
     port = int(sys.argv[sys.argv.index("--port") + 1])
     ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()

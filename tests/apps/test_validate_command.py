@@ -180,6 +180,25 @@ def test_a_server_that_runs_already_is_only_asked(tmp_path):
     assert found.explanations == ()
 
 
+def test_the_bench_of_vllm_may_send_the_requests(tmp_path, capsys):
+    vllm = tmp_path / "vllm"
+    vllm.write_text(f'#!/bin/sh\nexec {sys.executable} {SERVER} "$@"\n')
+    vllm.chmod(0o755)
+    start = f"{vllm} serve meta-llama/Llama-3.1-8B --max-model-len 16384"
+    words = ["validate", start, "--profile", PROFILE, "--rate", "20", "--num-prompts", "6", "--output-tokens", "4"]
+    words += ["--client", "vllm-bench", "--replications", "0", "--out", str(tmp_path), "--format", "json"]
+    assert cli.main(words) == 2  # nothing is that fast
+    metrics = {one["name"]: one["measured"] for one in json.loads(capsys.readouterr().out)["metrics"]}
+    assert metrics["ttft_p50"] == pytest.approx(10.0, abs=1e-3)
+    assert metrics["e2e_p99"] == pytest.approx(16.0, abs=1e-3)
+    assert (tmp_path / "run1.bench" / "bench.json").is_file()
+
+
+def test_a_tokenizer_is_for_the_bench_only(capsys):
+    assert cli.main(["validate", "vllm serve x", "--profile", PROFILE, "--rate", "2", "--tokenizer", "x"]) == 1
+    assert "add --client vllm-bench" in capsys.readouterr().err
+
+
 def test_what_is_no_serve_line_is_not_started(tmp_path):
     from calibration.live_validation import LiveServer
     from simulator.workload import RateWorkload, traffic

@@ -10,7 +10,7 @@ def test_a_rate_is_an_open_loop_with_the_options_of_the_bench():
     made = workload(rate=12.0, burstiness=0.5, max_concurrency=9, prompt_tokens="uniform:1:5", num_prompts=7)
     assert made.model_dump() == {
         "kind": "rate", "rate": 12.0, "burstiness": 0.5, "max_concurrency": 9, "num_prompts": 7,
-        "prompt_tokens": "uniform:1:5", "output_tokens": "128",
+        "prompt_tokens": "uniform:1:5", "output_tokens": "128", "rate_shape": None,
     }  # fmt: skip
 
 

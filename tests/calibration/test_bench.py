@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from calibration.bench_client import replay_with_bench, trace_lines
+from calibration.bench_client import bench_words, replay_with_bench, requests_document, trace_lines
 from calibration.bench_json import read_bench
 from calibration.server import ServerError
 from simulator.errors import InputError
@@ -120,3 +120,33 @@ def test_a_bench_that_fails_shows_its_last_words(tmp_path):
 def test_without_vllm_the_bench_says_so(tmp_path):
     with pytest.raises(InputError, match="needs vLLM"):
         replay_with_bench("http://x", "m", table(), tmp_path, vllm=("no-such-vllm",))
+
+
+def test_a_result_becomes_requests_on_the_clock_of_the_steps():
+    data = {
+        "duration": 3.0, "start_times": [100.0, 101.52], "ttfts": [0.1, 0.2], "output_lens": [5, 3],
+        "itls": [[0.01] * 4, [0.02] * 2], "errors": ["", ""],
+    }  # fmt: skip
+    found = requests_document(data, table(), 4, "bench.json")
+    assert (found["t_base"], found["duration"], found["conc"]) == (100.0, 3.0, 4)
+    (good,), (failed,) = found["requests"], found["failed"]
+    assert (good["send"], good["isl"], good["n"], good["e2e"], good["itl"]) == (0.0, 600, 5, 0.14, [10.0] * 4)
+    assert (failed["t"], failed["send"], failed["error"]) == (1.5, 1.52, "3 tokens came, 6 were asked for")
+
+
+def test_a_result_without_all_times_is_refused():
+    with pytest.raises(InputError, match=r"x\.json: does not hold times of all 2 requests"):
+        requests_document({"duration": 3.0, "start_times": [1.0]}, table(), None, "x.json")
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ("/opt/bin/vllm serve m --port 1", ("/opt/bin/vllm",)),
+        ("python3 -m vllm.entrypoints.openai.api_server --model m", ("python3", "-m", "vllm.entrypoints.cli.main")),
+        ("docker run vllm/vllm-openai --model serve", ("vllm",)),
+        ("", ("vllm",)),
+    ],
+)
+def test_the_bench_is_called_as_the_server_was(start, words):
+    assert bench_words(start) == words

@@ -180,7 +180,7 @@ def test_without_a_gpu_only_host_times_are_recorded(tmp_path):
     clock.end()
     log.flush()
     (row,) = lines(tmp_path / "g")
-    assert set(row) == {"n", "h0", "h1"}
+    assert set(row) == {"n", "h0", "h1", "o"}
 
 
 def test_the_copy_for_the_server_needs_nothing_else(tmp_path):

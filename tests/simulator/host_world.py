@@ -10,7 +10,7 @@ from simulator.engine_config import EngineConfig
 from simulator.host_memory import HostMemory
 from simulator.request_table import RequestTable
 from simulator.server import Load, Server
-from tests.simulator.test_engine import Costs
+from tests.simulator.second_world import Costs
 
 
 class Copies:

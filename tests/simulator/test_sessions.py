@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator.block_keys import shared_keys
 from simulator.errors import InputError
-from simulator.server import Load, shared_keys
+from simulator.server import Load
 from simulator.workload import SessionsWorkload, traffic
 from tests.simulator.second_world import serve_load
 

@@ -15,10 +15,11 @@ PERCENTILES = (50, 90, 95, 99)
 
 def distribution(
     title: str,
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    curves: Mapping[str, tuple[Any, Any]],
     *,
     bands: Mapping[int, Sequence[float]] | None = None,
     limit_ms: float | None = None,
+    of: str = "requests",
     height: int = 250,
 ) -> go.Figure:
     """Return cumulative shares.
@@ -39,7 +40,7 @@ def distribution(
         figure.add_vline(x=limit_ms, line={"color": ORANGE, "width": 1.5, "dash": "dot"})
     styled(figure, height=height, title=title, legend=len(curves) > 1)
     figure.update_xaxes(type="log", title_text="ms", dtick="D1" if _narrow(curves) else None, minor={"showgrid": False})
-    figure.update_yaxes(title_text="% of requests", range=[0, 101], tickvals=[0, 25, 50, 75, 90, 99])
+    figure.update_yaxes(title_text=f"% of {of}", range=[0, 101], tickvals=[0, 25, 50, 75, 90, 99])
     return figure
 
 
@@ -59,7 +60,7 @@ def _whiskers(figure: go.Figure, bands: Mapping[int, Sequence[float]]) -> None:
     )  # fmt: skip
 
 
-def _narrow(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bool:
+def _narrow(curves: Mapping[str, tuple[Any, Any]]) -> bool:
     """Whether all values lie within a decade and a half: then ticks at 1, 2, 3 ... help."""
     found = [np.asarray(values, dtype=np.float64) for values, _shares in curves.values()]
     values = np.concatenate([*found, np.zeros(0)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -30,7 +30,7 @@ class Part:
 
 
 def memory_bar(
-    bars: dict[str, Sequence[Part]], *, visible: float, requested: float | None, missing: float = 0.0
+    bars: Mapping[str, Sequence[Part]], *, visible: float, requested: float | None, missing: float = 0.0
 ) -> go.Figure:
     """Return the figure: a bar a source ("predicted", "logged"), sizes in GiB; *missing* bytes are drawn in red."""
     figure = go.Figure()
