@@ -13,6 +13,7 @@ input queue is drained, then the next plan is made.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Protocol
@@ -27,6 +28,12 @@ from simulator.request import Request
 
 #: Times closer than this are the same instant (sums of floats do not always meet).
 TICK_S = 1e-12
+
+
+def _delay_s(now_s: float, until_s: float) -> float:
+    """Return a delay after which it is *until_s* to the last bit, or not yet: never later."""
+    delay_s = until_s - now_s
+    return delay_s if now_s + delay_s <= until_s else math.nextafter(delay_s, 0.0)
 
 
 class Policy(Protocol):
@@ -107,7 +114,8 @@ class EngineCore:
                     self._step += stretched.steps
                     if stretched.in_flight is not None:
                         in_flight[0] = stretched.in_flight
-                    yield env.timeout(stretched.end_s - env.now)
+                    while env.now < stretched.end_s:
+                        yield env.timeout(_delay_s(env.now, stretched.end_s))
                     continue
             if len(in_flight) < pipeline.depth and policy.has_requests:
                 plan = policy.schedule()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.step_cost import StepCost
+from simulator.step_cost import Floats, StepCost
 
 BLOCK = 4096
 MODES = (0, 1, 2)
@@ -26,16 +26,23 @@ class StepNoise:
         self._lists: list[tuple[list[float], list[float]]] = []  # (GPU, launch) of each mode
 
     def _load(self, block: int) -> None:
+        gpu, launch = self.block(block)
+        self._lists = list(zip(gpu.tolist(), launch.tolist(), strict=True))
+        self._block = block
+
+    def block(self, block: int) -> Floats:
+        """Return all factors of one block of steps: (GPU or launch, mode, step within the block)."""
         generator = np.random.Generator(
             np.random.Philox(key=np.array([self._seed, self._stream], dtype=np.uint64), counter=[0, 0, 0, block])
         )
         normals, uniforms = generator.standard_normal(BLOCK), generator.random(BLOCK)
         cost = self._cost
-        self._lists = [
-            (cost.gpu_noise_array(mode, normals).tolist(), cost.launch_noise_array(mode, uniforms).tolist())
-            for mode in MODES
-        ]
-        self._block = block
+        return np.array(
+            [
+                [cost.gpu_noise_array(mode, normals) for mode in MODES],
+                [cost.launch_noise_array(mode, uniforms) for mode in MODES],
+            ]
+        )
 
     def factors(self, mode: int, step: int) -> tuple[float, float]:
         """Return the factors on (GPU time, launch) of *step*."""

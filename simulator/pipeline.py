@@ -109,7 +109,8 @@ class Pipeline:
                 end_s = launch_end_s + tail_s
             if not overlapped:
                 awaited_s = end_s
-            now_s = (awaited_s if awaited_s > launch_end_s else launch_end_s) + update_s
+            ready_s = (awaited_s if awaited_s > launch_end_s else launch_end_s) + update_s
+            now_s += ready_s - now_s  # which is not always ready_s: the last bit as the clock has it
             if now_s >= until_s:
                 break
             turns.append((now_s, end_s, launch_end_s))

@@ -8,8 +8,8 @@ The same scenario gives the same result, byte for byte.
 from __future__ import annotations
 
 from simulator import footing
-from simulator.cohort import CohortScheduler
 from simulator.errors import DoesNotFitError, UnsupportedError
+from simulator.fastest import serve
 from simulator.host_memory import HostMemory, host_memory
 from simulator.memory import MemoryPlan, plan_memory
 from simulator.memory_plan import with_max_model_len
@@ -18,21 +18,21 @@ from simulator.result import Provenance, Result
 from simulator.roofline import default_profile
 from simulator.scenario import Scenario
 from simulator.scheduler import V1Scheduler
-from simulator.server import Load, Server
+from simulator.server import Load
 from simulator.step_cost import StepCost
 from simulator.traces import apply_over_length
 from simulator.workload import traffic
 
 
 def simulate(
-    scenario: Scenario, *, scheduler: type[V1Scheduler] = CohortScheduler, timed_by: Profile | None = None
+    scenario: Scenario, *, scheduler: type[V1Scheduler] | None = None, timed_by: Profile | None = None
 ) -> Result:
     """Return what the server of *scenario* does under its workload.
 
     *timed_by* stands in for the profile the scenario names, e.g. one of its draws (`calibration.intervals`).
-    *scheduler* `V1Scheduler` goes step by step and gives the same result more slowly.  Raises `UnsupportedError` for
-    features the simulation does not cover, `DoesNotFitError` if vLLM would not start, `InputError` for a workload that
-    cannot be read.
+    *scheduler* asks for one of the Python paths, which give the same result more slowly: `CohortScheduler`, or
+    `V1Scheduler`, step by step.  Raises `UnsupportedError` for features the simulation does not cover,
+    `DoesNotFitError` if vLLM would not start, `InputError` for a workload that cannot be read.
     """
     engine = scenario.engine
     if engine.unsimulated:
@@ -51,11 +51,10 @@ def simulate(
     cost = StepCost(profile, scenario.model, scenario.gpu, engine)
     load = Load(table=table, max_concurrency=sent.max_concurrency, user_start_s=sent.user_start_s)
     host = host_memory(engine, scenario.model, scenario.gpu, profile)
-    server = Server(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)
-    records = server.run()
+    served = serve(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)
+    records = served.records
     unmeasured = footing.not_measured(scenario, profile)
-    timer = server.timer
-    left = cost.leaving_hull(timer.most_tokens, timer.most_decode_reqs, timer.longest_context)
+    left = cost.leaving_hull(served.most_tokens, served.most_decode_reqs, served.longest_context)
     warnings = [
         *scenario.notes,
         *sent.notes,

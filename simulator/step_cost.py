@@ -28,14 +28,17 @@ Two paths, equal to rounding: scalars (called each simulated step) and arrays (c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator import step_formula
 from simulator.engine_config import EngineConfig
 from simulator.gpu_spec import GpuSpec
 from simulator.model_spec import BYTES_PER_WEIGHT, ModelSpec
-from simulator.profile import FrontEnd, Profile
+from simulator.profile import FrontEnd, Launch, ModeLaunch, Profile
+from simulator.step_formula import ByMode, Costs
 
 Floats = NDArray[np.float64]
 
@@ -43,9 +46,6 @@ NONE, PIECEWISE, FULL = 0, 1, 2
 
 #: Bytes a step of one KV tile moves in the imbalance term, per element of a head: 8 heads * 4 bytes (model form).
 _IMBALANCE_BYTES = 8 * 4.0
-
-#: Fraction of the slots above which FlashAttention 3 does not split a context (its num_splits heuristic).
-_NO_SPLIT = 0.8
 
 _DTYPES = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}
 
@@ -55,6 +55,10 @@ def bytes_per_weight(model: ModelSpec, engine: EngineConfig) -> float:
     dtype = engine.dtype if engine.dtype != "auto" else model.dtype
     kind = engine.quantization or model.quantization or dtype
     return BYTES_PER_WEIGHT.get(_DTYPES.get(kind, kind), 2.0)
+
+
+def _by_mode(launch: Launch, value: Callable[[ModeLaunch], float]) -> ByMode:
+    return float(value(launch.none)), float(value(launch.piecewise)), float(value(launch.full))
 
 
 class StepCost:
@@ -70,6 +74,31 @@ class StepCost:
         self._cpu_terms(profile, model, engine)
         self._linear: dict[int, float] = {}
         self._head: dict[int, float] = {}
+        #: The constants of the scalar formulas, for `simulator.step_formula`.
+        self.costs = self._scalars()
+
+    def _scalars(self) -> Costs:
+        return Costs(
+            per_request_s=self._per_request,
+            per_decode_s=self._per_decode,
+            kv_alone_s=self._kv_alone,
+            kv_mixed_s=self._kv_mixed,
+            kv_heads=float(self._kv_heads),
+            slots=float(self._slots),
+            partial_wave=self._partial_wave,
+            imbalance_s=self._imbalance,
+            attention_s=self._attention,
+            launch_s=self._launch_constant,
+            launch_per_request_s=self._launch_per_request,
+            launch_idle=self._launch_idle,
+            tail_s=self._tail,
+            start_s=self.gpu_start_s,
+            idle_start_s=self._idle_start,
+            schedule_s=self._schedule[0],
+            schedule_per_request_s=self._schedule[1],
+            update_s=self._update[0],
+            update_per_request_s=self._update[1],
+        )
 
     def _linear_terms(self, profile: Profile, model: ModelSpec, gpu: GpuSpec, engine: EngineConfig) -> None:
         """What depends on tokens and requests alone, in seconds per unit, gpu_scale included."""
@@ -112,12 +141,11 @@ class StepCost:
         """Launch, tail, noise by mode; schedule and update."""
         launch, cpu, layers = profile.launch, profile.cpu.slower(profile.host.cpu_scale), model.num_hidden_layers
         scale = profile.host.launch_scale * profile.host.cpu_scale
-        modes = (launch.none, launch.piecewise, launch.full)
         kernels = launch.eager_factor * layers if engine.enforce_eager else layers
-        self._launch_constant = tuple(scale * (mode.constant_s + mode.per_layer_s * kernels) for mode in modes)
-        self._launch_per_request = tuple(scale * mode.per_request_s for mode in modes)
-        self._launch_idle = tuple(mode.idle_factor for mode in modes)
-        self._tail = tuple(mode.tail_s for mode in modes)
+        self._launch_constant = _by_mode(launch, lambda mode: scale * (mode.constant_s + mode.per_layer_s * kernels))
+        self._launch_per_request = _by_mode(launch, lambda mode: scale * mode.per_request_s)
+        self._launch_idle = _by_mode(launch, lambda mode: mode.idle_factor)
+        self._tail = _by_mode(launch, lambda mode: mode.tail_s)
         noise = (profile.noise.none, profile.noise.piecewise, profile.noise.full)
         self._gpu_sigma = tuple(mode.gpu_sigma for mode in noise)
         self._quantiles = tuple((*mode.launch_quantiles, mode.launch_quantiles[-1]) if mode.launch_quantiles else ()
@@ -155,22 +183,41 @@ class StepCost:
         prefill_tokens: int,
     ) -> float:
         """GPU time of one step in seconds."""
+        linear, head = self._tables(padded_tokens, sampled)
+        return step_formula.gpu_s(
+            self.costs,
+            linear,
+            head,
+            num_reqs,
+            decode_reqs,
+            decode_context_sum,
+            decode_context_max,
+            prefill_attention,
+            prefill_tokens,
+        )
+
+    def decode_stretch_s(
+        self, padded_tokens: int, size: int, context_sum: int, context_max: int, count: int
+    ) -> list[float]:
+        """GPU times of *count* steps that give *size* requests a token each, as `gpu_s` gives them one by one."""
+        linear, head = self._tables(padded_tokens, size)
+        return step_formula.decode_stretch_s(self.costs, linear, head, size, context_sum, context_max, count)
+
+    def _tables(self, padded_tokens: int, sampled: int) -> tuple[float, float]:
         linear, head = self._linear.get(padded_tokens), self._head.get(sampled)
         if linear is None:
             linear = self._linear[padded_tokens] = float(self._linear_s(np.array([float(padded_tokens)]))[0])
         if head is None:
             head = self._head[sampled] = float(self._head_s(np.array([float(sampled)]))[0])
-        total = linear + head + self._per_request * num_reqs
-        if decode_reqs:
-            kv = self._kv_mixed if prefill_tokens else self._kv_alone
-            tiles, slots = decode_reqs * self._kv_heads, self._slots
-            if tiles >= _NO_SPLIT * slots:
-                kv *= 1.0 + self._partial_wave * (slots * math.ceil(tiles / slots) / tiles - 1.0)
-            total += self._per_decode * decode_reqs + kv * decode_context_sum
-            total += self._imbalance * (decode_context_max - decode_context_sum / decode_reqs)
-        if prefill_tokens:
-            total += self._attention * prefill_attention
-        return total
+        return linear, head
+
+    def linear_table(self, tokens: int) -> Floats:
+        """What depends on padded tokens alone, in seconds, for 0 to *tokens* of them."""
+        return self._linear_s(np.arange(tokens + 1.0))
+
+    def head_table(self, rows: int) -> Floats:
+        """What depends on sampled rows alone, in seconds, for 0 to *rows* of them."""
+        return self._head_s(np.arange(rows + 1.0))
 
     def gpu_s_array(
         self,
@@ -192,7 +239,9 @@ class StepCost:
         mixed = np.asarray(prefill_tokens) > 0
         tiles = np.maximum(decodes, 1.0) * self._kv_heads
         wave = 1.0 + self._partial_wave * (self._slots * np.ceil(tiles / self._slots) / tiles - 1.0)
-        kv = np.where(mixed, self._kv_mixed, self._kv_alone) * np.where(tiles >= _NO_SPLIT * self._slots, wave, 1.0)
+        kv = np.where(mixed, self._kv_mixed, self._kv_alone) * np.where(
+            tiles >= step_formula.NO_SPLIT * self._slots, wave, 1.0
+        )
         spread = np.asarray(decode_context_max, float) - contexts / np.maximum(decodes, 1.0)
         decoding = self._per_decode * decodes + kv * contexts + self._imbalance * spread
         prefilling = np.where(mixed, self._attention * np.asarray(prefill_attention, float), 0.0)
@@ -202,8 +251,7 @@ class StepCost:
 
     def launch_s(self, mode: int, num_tokens: int, num_reqs: int, idle: bool) -> float:
         """CPU time for which launching a step blocks the engine loop; *idle*: the loop had been asleep."""
-        base = self._launch_constant[mode] + self._launch_per_request[mode] * num_reqs
-        return base * self._launch_idle[mode] if idle else base
+        return step_formula.launch_s(self.costs, mode, num_reqs, idle)
 
     def start_s(self, idle: bool) -> float:
         """From the start of a launch to its first kernel; longer when the engine loop had been asleep."""

@@ -6,6 +6,7 @@ This is the only place where a plan meets the cost curves.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import mul
 
 from simulator.cuda_graphs import GraphDispatch
 from simulator.noise import StepNoise
@@ -91,18 +92,14 @@ class StepTimer:
         """Return the times of *count* steps that serve the same *size* decodes, whose contexts grow by one a step."""
         cost = self._cost
         mode, padded = self._graphs.dispatch(size, size, True)
-        # Contexts enter the cost linearly, so two steps tell all of them.
-        first_s, second_s = (
-            cost.gpu_s(mode, padded, size, size, size, size, context_sum + size * k, context_max + k, 0.0, 0)
-            for k in (0, 1)
-        )
-        growth_s, typical_s = second_s - first_s, cost.launch_s(mode, size, size, False)
+        decode_s = cost.decode_stretch_s(padded, size, context_sum, context_max, count)
+        typical_s = cost.launch_s(mode, size, size, False)
         # Lists, not arrays: most stretches are shorter than what a handful of numpy calls costs.
         if self._noise is None:
-            gpu_s, launch_s = [first_s + growth_s * k for k in range(count)], [typical_s] * count
+            gpu_s, launch_s = decode_s, [typical_s] * count
         else:
             gpu_factors, launch_factors = self._noise.stretch(mode, first_step, count)
-            gpu_s = [(first_s + growth_s * k) * factor for k, factor in enumerate(gpu_factors)]
+            gpu_s = list(map(mul, decode_s, gpu_factors))
             launch_s = [typical_s * factor for factor in launch_factors]
         fixed_s = (cost.schedule_s(size), cost.gpu_start_s, cost.tail_s(mode), cost.update_s(size))
         return Stretch(mode, padded, gpu_s, launch_s, fixed_s)
