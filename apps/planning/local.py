@@ -1,7 +1,8 @@
-"""A capacity near one that is known: of a profile drawn anew, or of a server with one flag changed.
+"""A capacity from few runs: of a profile drawn anew, of a server with one flag changed, of one of many configurations.
 
-The search starts from the known answer: a look there, a step along the slope of the known curve, then on by the secant
-until the load at which the score is 0 lies between two looks, or is known within `CLOSE`.  One run a look.
+The search starts from a load that is known or guessed: a look there, a step along the slope of the known curve, then on
+by the secant until the load at which the score is 0 lies between two looks, or is known within `CLOSE`.  One run a
+look.
 
 The interval of a capacity is that of one more draw (`calibration.draws`: fitted coefficients, hosts from run to run,
 residuals; seeds of its own): where the capacity of one more server of this kind would lie
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apps.planning.load import is_whole
-from apps.planning.measure import Ask, measure
+from apps.planning.measure import Ask, Run, measure
 from apps.planning.points import Point, crossing
 from apps.planning.runs import Failure, run_many
 from calibration.intervals import interval
@@ -25,30 +26,32 @@ from simulator import errors
 
 LEVEL = 0.90
 CLOSE = 0.01
-_MOST_LOOKS = 6
-#: The longest step between two looks, and the least slope that is believed, both in logarithms.
-_LONGEST_STEP, _LEAST_SLOPE = math.log(1.4), 0.5
+#: The least d score / d log(load) that is believed.
+_LEAST_SLOPE = 0.5
 
 
 @dataclass(frozen=True)
 class Near:
     """A search that starts at *ask*'s load; *slope* is d score / d log(load) of the known curve there.
 
-    *known_score*: a first look with this very score is the known server over again: its load is the answer.
+    *known_score*: a first look with this very score is the known server over again: its load is the answer.  *looks*:
+    runs at most; *longest_step*: the largest factor between two loads.
     """
 
     ask: Ask
     slope: float
     known_score: float | None = None
+    looks: int = 6
+    longest_step: float = 1.4
 
 
 @dataclass(frozen=True)
 class Found:
-    """The load at which the score is 0, the score at the first look, and how many looks (runs) that took."""
+    """The load at which the score is 0, the runs (*looks*) that took, and the run at the highest load that held."""
 
     load: float
-    first_score: float
     looks: int
+    best: Run | None
 
 
 def slope_between(low: Point, high: Point) -> float:
@@ -97,8 +100,11 @@ def search(task: Near) -> Found:
     whole = is_whole(task.ask.axis)
     seen: dict[float, float] = {}
     load, slope, answer = task.ask.load, task.slope, task.ask.load
-    while len(seen) < _MOST_LOOKS:
-        seen[load] = measure(replace(task.ask, load=load)).score
+    best, longest = None, math.log(task.longest_step)
+    while len(seen) < task.looks:
+        run = measure(replace(task.ask, load=load))
+        seen[load] = run.score
+        best = run if run.met and (best is None or load > best.load) else best
         if seen[load] == task.known_score:
             answer = load
             break
@@ -109,12 +115,12 @@ def search(task: Near) -> Found:
             close = math.log(high / low) < 4 * CLOSE
         else:
             slope = _secant(seen, slope)
-            step = min(max(-seen[load] / slope, -_LONGEST_STEP), _LONGEST_STEP)
+            step = min(max(-seen[load] / slope, -longest), longest)
             answer, close = load * math.exp(step), abs(step) < CLOSE
         load = float(max(1, round(answer))) if whole else answer
         if close or load in seen:
             break
-    return Found(answer, seen[task.ask.load], len(seen))
+    return Found(answer, len(seen), best)
 
 
 def _secant(seen: dict[float, float], slope: float) -> float:

@@ -18,7 +18,7 @@ from apps.planning.capacity import Capacity
 from apps.planning.local import Found, Near, search_all, slope_between
 from apps.planning.measure import Ask, Run, measure
 from apps.planning.runs import Failure
-from apps.planning.variants import memory_of, with_settings
+from apps.planning.variants import args_of, memory_of, with_settings
 from simulator.engine_config import EngineConfig
 from simulator.errors import ServecastError
 from simulator.memory_terms import is_v0
@@ -61,10 +61,10 @@ def marginals(
     told(1)
     slope, known = slope_between(low, high), base.score
     tasks, waiting, done = [Near(ask, slope)], [], []
-    kv_tokens = base.kv_tokens
+    kv_tokens, args = base.kv_tokens, args_of(found.scenario)
     for change, settings in changes(found.scenario):
         try:
-            server = with_settings(found.scenario, settings)
+            server = with_settings(found.scenario, settings, args=args)
             plan = memory_of(server)
             if not plan.fits:
                 done.append(Marginal(change, settings, None, None, None, "does not fit in the GPU's memory"))

@@ -1,0 +1,140 @@
+"""Which flags, GPU and number of replicas?  Every configuration of a small space, or Optuna's choice from a large one.
+
+    for row in search(question, space, trials=200): ...
+
+Rows (`apps.planning.evaluate`) come as they are ready.  Memory and vLLM's rules are asked first: what cannot start is a
+row with the reason, and is never simulated.  A configuration that fails is a row, too, and the search goes on.
+
+Large spaces: Optuna's multi-objective TPE, seeded, asked for `BATCH` configurations at a time, so that the proposals do
+not depend on the number of workers.  It minimises the cost (or maximises what one GPU carries) and the latency.  Rows
+that are *known* are not computed again: a search that goes on proposes the same as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from apps.planning.evaluate import OK, PRUNED, Question, Row, Task, evaluate, failed, prepared
+from apps.planning.pareto import frontier
+from apps.planning.runs import Failure, run_many
+from apps.planning.space import Config, Space
+from apps.planning.variants import args_of
+from simulator.errors import InputError
+
+Objective = Literal["throughput", "cost"]
+
+BATCH = 8
+#: Proposals that cost no run (pruned, or met before) end a search after so many times its trials.
+_IDLE_FACTOR = 20
+#: What a configuration that answers nothing counts as.
+_WORST = 1e9
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is minimised: the first number against the second; what they are called."""
+
+    objective: Objective
+    per_gpu: str  # the column that says what one GPU carries
+
+    def costs(self, row: Row) -> tuple[float, float]:
+        """Return (cost, latency) of *row*, smaller is better; nan where it has none."""
+        value = row["usd_per_million_output_tokens"] if self.objective == "cost" else row[self.per_gpu]
+        latency = row["latency"]
+        first = math.nan if value is None else value if self.objective == "cost" else -value
+        return first, math.nan if latency is None else latency
+
+
+def goal_of(question: Question, objective: Objective) -> Goal:
+    """Return what is minimised: in mode ``capacity`` the load a GPU carries, else the tokens it writes."""
+    return Goal(objective, "load_per_gpu" if question.mode == "capacity" else "output_throughput_per_gpu")
+
+
+def best_of(rows: list[Row], goal: Goal) -> list[Row]:
+    """Return the rows on the Pareto frontier, the cheapest first, of those that keep up and keep the SLO, if any."""
+    good = [row for row in rows if row["status"] == OK and row["slo_met"] is not False]
+    costs = [goal.costs(row) for row in good]
+    kept = [row for row, on in zip(good, frontier(costs), strict=True) if on]
+    return sorted(kept, key=goal.costs)
+
+
+def search(
+    question: Question,
+    space: Space,
+    goal: Goal,
+    *,
+    trials: int = 200,
+    known: Mapping[Config, Row] | None = None,
+    workers: int | None = None,
+) -> Iterator[Row]:
+    """Yield a row for each configuration, as they come; those *known* are not yielded again.
+
+    At most *trials* configurations are simulated.  Raises `InputError` for no trials.
+    """
+    if trials < 1:
+        raise InputError(f"a search needs at least 1 trial, got {trials}")
+    rows = dict(known or {})
+    if len(space) <= trials:
+        yield from _some(question, [config for config in space.grid() if config not in rows], workers)
+    else:
+        yield from _chosen(question, space, goal, trials, rows, workers)
+
+
+def _some(question: Question, configs: list[Config], workers: int | None) -> Iterator[Row]:
+    args, tasks = args_of(question.scenario), []
+    for config in configs:
+        ready = prepared(question, config, args)
+        if isinstance(ready, Task):
+            tasks.append(ready)
+        else:
+            yield ready
+    for index, row in run_many(evaluate, tasks, workers=workers):
+        yield failed(tasks[index].config, str(row)) if isinstance(row, Failure) else row
+
+
+def _chosen(
+    question: Question, space: Space, goal: Goal, trials: int, rows: dict[Config, Row], workers: int | None
+) -> Iterator[Row]:
+    """Let Optuna choose; known rows answer its proposals at once."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=_seed(question), n_startup_trials=max(10, trials // 4))
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
+    done: set[Config] = set()
+    proposals = 0
+    while len(done) < trials and proposals < _IDLE_FACTOR * trials:
+        asked = [study.ask() for _ in range(BATCH)]
+        configs = [_config(trial, space) for trial in asked]
+        proposals += BATCH
+        fresh = list(dict.fromkeys(config for config in configs if config not in rows))
+        for row in _some(question, fresh[: max(1, trials - len(done))], workers):
+            rows[_key(row, space)] = row
+            yield row
+        for trial, config in zip(asked, configs, strict=True):
+            told = rows.get(config)
+            if told is None or told["status"] in PRUNED:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                done.add(config)
+                study.tell(trial, [value if math.isfinite(value) else _WORST for value in goal.costs(told)])
+
+
+def _config(trial: Any, space: Space) -> Config:
+    return tuple(
+        (name, values[trial.suggest_int(name, 0, len(values) - 1)] if len(values) > 1 else values[0])
+        for name, values in space.axes.items()
+    )
+
+
+def _key(row: Row, space: Space) -> Config:
+    return tuple((name, row["config"][name]) for name in space.axes)
+
+
+def _seed(question: Question) -> int:
+    return int(np.random.SeedSequence(question.scenario.seed).generate_state(1)[0])
