@@ -14,9 +14,10 @@ import shlex
 from dataclasses import dataclass
 
 from apps.exports.serve_flags import ServeFlags, serve_flags
-from apps.exports.timed_trace import CHUNK
+from apps.exports.timed_trace import CHUNK, waits_for_answers
 from simulator.lengths import Constant, parse
 from simulator.scenario import Scenario
+from simulator.traces import apply_over_length
 from simulator.workload import ConcurrencyWorkload, RateWorkload, traffic
 
 #: Where the bench is told to find the requests; `timed_trace` makes the file.
@@ -85,17 +86,16 @@ def bench_command(scenario: Scenario, *, trace_file: str = TRACE_FILE) -> str:
 def _random_prompts(scenario: Scenario) -> list[str]:
     """Return the options for prompts of one length, or nothing if the workload is not of that kind."""
     load = scenario.workload
-    if type(load) not in (RateWorkload, ConcurrencyWorkload):
+    if not isinstance(load, (RateWorkload, ConcurrencyWorkload)):
         return []
-    assert isinstance(load, (RateWorkload, ConcurrencyWorkload))
     prompt, output = parse(load.prompt_tokens), parse(load.output_tokens)
     if not isinstance(prompt, Constant) or not isinstance(output, Constant):
         return []
     words = ["--dataset-name", "random", "--random-input-len", str(prompt.tokens)]
     words += ["--random-output-len", str(output.tokens), "--num-prompts", str(load.num_prompts)]
     if isinstance(load, ConcurrencyWorkload):
-        return [*words, "--max-concurrency", str(load.concurrency)] if not load.think_time_s else []
-    if math.isinf(load.burstiness):  # even gaps: the bench has no word for them
+        return [*words, "--max-concurrency", str(load.concurrency)] if load.think_time_s in (0, "0") else []
+    if math.isinf(load.burstiness) or load.rate_shape is not None:  # the bench has no word for them
         return []
     words += ["--request-rate", f"{load.rate:g}"]
     words += [] if load.burstiness == 1 else ["--burstiness", f"{load.burstiness:g}"]
@@ -103,10 +103,15 @@ def _random_prompts(scenario: Scenario) -> list[str]:
 
 
 def _replayed(scenario: Scenario, trace_file: str) -> list[str]:
-    sent = traffic(scenario.workload, scenario.seed)
+    """Return the options that send the requests of *trace_file*, each at its time or as a place becomes free."""
+    longest = scenario.engine.max_model_len
+    sent = traffic(scenario.workload, scenario.seed, longest)
+    table, _dropped = apply_over_length(sent.table, longest, scenario.over_length)
     words = ["--backend", "vllm", "--dataset-name", "timed_trace", "--dataset-path", trace_file]
-    words += ["--timed-trace-chunk-hash-size", str(CHUNK), "--num-prompts", str(len(sent.table))]
-    if not sent.table.arrival_s.any():
+    words += ["--timed-trace-chunk-hash-size", str(CHUNK), "--num-prompts", str(len(table))]
+    if waits_for_answers(table):
+        return words
+    if not table.arrival_s.any():
         words.append("--no-self-timed")
     return words + ([] if sent.max_concurrency is None else ["--max-concurrency", str(sent.max_concurrency)])
 

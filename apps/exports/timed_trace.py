@@ -3,6 +3,9 @@
 One JSON object a line: ``timestamp`` (s), ``input_length``, ``output_length`` (tokens) and ``hash_ids``: an id stands
 for `CHUNK` prompt tokens, the last one for the rest; equal ids become equal tokens, so shared prefixes are shared there
 too, in whole chunks.  The bench makes no prompt without ids.  Source: class TimedTrace of vllm/benchmarks (0.32).
+
+The bench cannot wait for an answer before it sends the next turn of a chat, so where requests do, the trace holds the
+times at which they were sent in the simulation.
 """
 
 from __future__ import annotations
@@ -10,14 +13,33 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from simulator.request_table import RequestTable
+import numpy as np
+
+from simulator.request_table import Floats, RequestTable
+from simulator.result import Result
 
 #: Prompt tokens an id stands for: vLLM's default block size, the grain of its prefix cache.
 CHUNK = 16
 
 
-def timed_trace(table: RequestTable) -> Iterator[str]:
-    """Yield one line a request, in order of sending, without line ends."""
+def waits_for_answers(table: RequestTable) -> bool:
+    """Whether requests are sent some time after an answer, which no trace can say."""
+    return bool((table.follows >= 0).any() or table.think_s.any())
+
+
+def timed_trace(result: Result) -> Iterator[str]:
+    """Yield one line for each request of *result* that was sent, in order of time, without line ends."""
+    table, sent_s = result.table, np.asarray(result.records.sent_s, dtype=np.float64)
+    if waits_for_answers(table):
+        order = np.argsort(sent_s, kind="stable")  # nan, never sent, comes last
+        rows = order[np.isfinite(sent_s[order])]
+        yield from trace_lines(table.take(rows), sent_s[rows])
+    else:
+        yield from trace_lines(table, table.arrival_s)
+
+
+def trace_lines(table: RequestTable, sent_s: Floats) -> Iterator[str]:
+    """Yield one line a request, sent at *sent_s*."""
     ids: dict[tuple[int, int], int] = {}  # (segment, chunk): its id
     fresh = 0
     for row in range(len(table)):
@@ -34,7 +56,7 @@ def timed_trace(table: RequestTable) -> Iterator[str]:
         fresh += own
         yield json.dumps(
             {
-                "timestamp": float(table.arrival_s[row]),
+                "timestamp": float(sent_s[row]),
                 "input_length": prompt,
                 "output_length": int(table.output_tokens[row]),
                 "hash_ids": hash_ids,

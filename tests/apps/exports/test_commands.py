@@ -7,11 +7,12 @@ import pytest
 
 from apps.exports.commands import bench_command, kubernetes_args, next_commands, serve_command
 from apps.exports.serve_flags import serve_flags
-from apps.exports.timed_trace import CHUNK, timed_trace
+from apps.exports.timed_trace import CHUNK, timed_trace, trace_lines
 from simulator.command_line import parse
 from simulator.request_list import Row, from_rows
 from simulator.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.simulate import simulate
 from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload
 
 LOAD = RateWorkload(rate=2, num_prompts=10, prompt_tokens="512", output_tokens="128")
@@ -87,7 +88,8 @@ def test_a_trace_shares_whole_chunks_of_a_prefix_and_covers_each_prompt():
         Row(arrival_s=0.5, prompt_tokens=50, output_tokens=6, prefix_id="a", prefix_tokens=33),
         Row(arrival_s=1, prompt_tokens=16, output_tokens=7),
     )
-    lines = [json.loads(line) for line in timed_trace(from_rows(rows).table)]
+    table = from_rows(rows).table
+    lines = [json.loads(line) for line in trace_lines(table, table.arrival_s)]
     assert [line["timestamp"] for line in lines] == [0, 0.5, 1]
     assert [line["output_length"] for line in lines] == [5, 6, 7]
     for line in lines:
@@ -96,3 +98,14 @@ def test_a_trace_shares_whole_chunks_of_a_prefix_and_covers_each_prompt():
     assert first[:2] == second[:2]  # 40 and 33 shared tokens are two whole chunks of 16
     assert not set(first[2:]) & set(second[2:])
     assert not set(third) & set(first + second)
+
+
+def test_turns_of_a_chat_are_sent_when_the_simulation_sent_them():
+    load = ConcurrencyWorkload(concurrency=2, num_prompts=6, prompt_tokens="100", output_tokens="5", think_time_s=1)
+    scenario = Scenario.from_command("vllm serve meta-llama/Llama-3.1-8B", gpu="H200", workload=load)
+    words = bench_command(scenario)
+    assert "timed_trace" in words
+    assert "--max-concurrency" not in words
+    result = simulate(scenario)
+    lines = [json.loads(line) for line in timed_trace(result)]
+    assert [line["timestamp"] for line in lines] == sorted(result.records.sent_s)
