@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from simulator.records import Records, Status
 from simulator.swap_records import SwapRecords
@@ -44,16 +44,17 @@ class StepFunction:
         return float(np.dot(self.values, np.diff(edges)) / (end_s - start_s))
 
 
-def _changes(records: Records, column: Sequence[int]) -> StepFunction:
+def _changes(records: Records, column: ArrayLike) -> StepFunction:
     """Return *column* over time, 0 whenever the engine is empty."""
     plan = np.asarray(records.step_plan_s, dtype=np.float64)
     emit = np.asarray(records.step_emit_s, dtype=np.float64)
     values = np.asarray(column, dtype=np.float64)
     next_plan = np.append(plan[1:], np.inf)[: len(emit)]
     empty = np.flatnonzero(_empty_after(records, plan)[: len(emit)] & (next_plan > emit))
-    times = np.concatenate((plan, emit[empty]))
-    order = np.argsort(times, kind="stable")
-    return StepFunction(times[order], np.concatenate((values, np.zeros(len(empty))))[order])
+    if not len(empty):
+        return StepFunction(plan, values)
+    places = np.searchsorted(plan, emit[empty], side="right")
+    return StepFunction(np.insert(plan, places, emit[empty]), np.insert(values, places, 0.0))
 
 
 def _empty_after(records: Records, plan: Floats) -> NDArray[np.bool_]:
@@ -88,9 +89,7 @@ def usage(records: Records) -> StepFunction:
 
 
 def _used_share(records: Records, free_blocks: Sequence[int], total: int) -> StepFunction:
-    state = _changes(records, free_blocks)
-    planned = _changes(records, np.ones(records.num_steps, dtype=np.int64).tolist())
-    return StepFunction(state.times_s, planned.values - state.values / total)
+    return _changes(records, 1.0 - np.asarray(free_blocks, dtype=np.float64) / total)
 
 
 def swapped(records: Records, swap: SwapRecords) -> StepFunction:

@@ -27,6 +27,10 @@ from simulator.swap_records import SwapRecords
 Floats = NDArray[np.float64]
 
 
+#: Counts fit into 32 bits; with hour-long traces the columns of steps are most of the memory.
+INTEGERS = "i"
+
+
 class Status(IntEnum):
     """How a request ended; values of ``Records.status``."""
 
@@ -42,7 +46,7 @@ def _doubles() -> array[float]:
 
 
 def _integers() -> array[int]:
-    return array("q")
+    return array(INTEGERS)
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +100,7 @@ class Records:
     step_tokens: array[int] = field(default_factory=_integers)
     step_decode_reqs: array[int] = field(default_factory=_integers)
     step_preempted: array[int] = field(default_factory=_integers)
-    step_mode: array[int] = field(default_factory=_integers)
+    step_mode: array[int] = field(default_factory=lambda: array("b"))
     step_padded_tokens: array[int] = field(default_factory=_integers)
     step_gpu_s: array[float] = field(default_factory=_doubles)
 
@@ -123,8 +127,8 @@ class Records:
         """Return records with one unfinished row per prompt length: times nan, counts 0, no steps."""
         n = len(prompt_tokens)
         times = {name: array("d", [np.nan]) * n for name in REQUEST_TIMES}
-        counts = {name: array("q", [0]) * n for name in REQUEST_COUNTS}
-        counts["prompt_tokens"] = array("q", [int(length) for length in prompt_tokens])
+        counts = {name: array(INTEGERS, [0]) * n for name in REQUEST_COUNTS}
+        counts["prompt_tokens"] = array(INTEGERS, prompt_tokens.astype(np.int32).tobytes())
         status = array("B", [Status.UNFINISHED]) * n
         return cls(
             num_gpu_blocks=num_gpu_blocks,

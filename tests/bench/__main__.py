@@ -1,13 +1,16 @@
-"""How fast the simulator is: ``python -m tests.bench [--all] [--plain] [--json FILE] [NAME ...]``.
+"""How fast the simulator is: ``python -m tests.bench [--plain] [--json FILE] [NAME ...]``.
 
-Each case runs in a process of its own, start-up (imports, reading the load) apart, and prints wall time, requests/s,
-steps/s, peak memory, and the ratio to the plain step-by-step path where ``--plain`` asks for it.
+Each case runs in a process of its own, start-up (imports, reading the load's files, loading compiled code) apart, by
+each of the paths: the fastest, pure Python, and with ``--plain`` the step-by-step reference (not the large cases).
+Printed are wall time, requests/s, steps/s, peak memory, and how many times as long the other paths take.  The rows are
+kept as ``bench/results/COMMIT.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
 import resource
 import subprocess
 import sys
@@ -17,24 +20,31 @@ from typing import Any
 
 from tests.bench.cases import CASES, PROFILE
 
+RESULTS = Path("bench/results")
 
-def measure(name: str, *, plain: bool) -> dict[str, Any]:
-    """Run one case in this process."""
+
+def measure(name: str, path: str) -> dict[str, Any]:
+    """Run one case in this process; *path* is fastest, python or plain."""
     from simulator.cohort import CohortScheduler
+    from simulator.compiled import keeping
     from simulator.scenario import Scenario
     from simulator.scheduler import V1Scheduler
     from simulator.simulate import simulate
 
     case = CASES[name]
     scenario = Scenario.from_command(case.server, profile=PROFILE, workload=case.workload, over_length=case.over_length)
-    begin = time.perf_counter()
-    result = simulate(scenario, scheduler=V1Scheduler if plain else CohortScheduler)
+    if path == "fastest":
+        keeping.prepare()
+    begin, begin_cpu = time.perf_counter(), time.process_time()
+    result = simulate(scenario, scheduler={"fastest": None, "python": CohortScheduler, "plain": V1Scheduler}[path])
     simulated = time.perf_counter()
     summary = result.summary()
-    end = time.perf_counter()
+    end, end_cpu = time.perf_counter(), time.process_time()
     return {
         "case": name,
+        "path": path,
         "wall_s": end - begin,
+        "cpu_s": end_cpu - begin_cpu,
         "summary_s": end - simulated,
         "requests": summary["completed"],
         "steps": result.records.num_steps,
@@ -43,48 +53,66 @@ def measure(name: str, *, plain: bool) -> dict[str, Any]:
     }
 
 
-def apart(name: str, *, plain: bool = False) -> dict[str, Any]:
+def apart(name: str, path: str = "fastest") -> dict[str, Any]:
     """Run one case in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench", "--child", name] + (["--plain"] if plain else [])
+    command = [sys.executable, "-m", "tests.bench", "--child", path, name]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     row: dict[str, Any] = json.loads(done.stdout)
     return row
 
 
 def main() -> int:
-    """Print the table; with ``--json FILE`` keep the rows, with the commit they belong to."""
+    """Print the table and keep the rows, with the commit they belong to."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("names", nargs="*", default=[], metavar="NAME")
-    parser.add_argument("--all", action="store_true", help="also the cases that take minutes")
-    parser.add_argument("--plain", action="store_true", help="also the plain path, and the ratio to it")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help=f"one of: {', '.join(CASES)}")
+    parser.add_argument("--plain", action="store_true", help="also the step-by-step path")
+    parser.add_argument("--fastest", action="store_true", help="the fastest path only")
+    parser.add_argument("--json", type=Path, help="where to keep the rows")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if unknown := [name for name in given.names if name not in CASES]:
+        parser.error(f"no case {unknown[0]!r}; there are {', '.join(CASES)}")
     if given.child:
-        print(json.dumps(measure(given.names[0], plain=given.plain)))
+        print(json.dumps(measure(given.names[0], given.child)))
         return 0
-    names = given.names or [name for name, case in CASES.items() if given.all or not case.slow]
-    print(f"{'case':28}{'wall s':>8}{'target':>8}{'requests/s':>12}{'steps/s':>10}{'peak MB':>9}{'plain/fast':>12}")
+    print(HEADER)
     rows = []
-    for name in names:
-        row = apart(name)
-        if given.plain:
-            row["plain_wall_s"] = apart(name, plain=True)["wall_s"]
-        rows.append(row)
-        print(line(row), flush=True)
-    if given.json is not None:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
-        given.json.write_text(json.dumps({"commit": commit.stdout.strip(), "rows": rows}, indent=1) + "\n")
+    for name in given.names or CASES:
+        others = [] if given.fastest or CASES[name].large else ["python", "plain"] if given.plain else ["python"]
+        found = [apart(name, path) for path in ("fastest", *others)]
+        rows += found
+        print(line(found), flush=True)
+    keep(rows, given.json)
     return 0
 
 
-def line(row: dict[str, Any]) -> str:
-    """Return one row of the table."""
-    wall, target = row["wall_s"], CASES[row["case"]].target_s
-    ratio = f"{row['plain_wall_s'] / wall:.1f}" if "plain_wall_s" in row else "-"
+def keep(rows: list[dict[str, Any]], place: Path | None) -> None:
+    """Write the rows, the commit and the machine they belong to."""
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
+    commit = git.stdout.strip()
+    place = place or RESULTS / f"{commit}.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    about = {"commit": commit, "python": platform.python_version(), "machine": platform.machine()}
+    place.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+
+
+HEADER = (
+    f"{'case':34}{'wall s':>8}{'target':>8}{'requests/s':>12}{'steps/s':>11}{'peak MB':>9}"
+    f"{'python wall s':>15}{'python':>8}{'plain':>7}"
+)
+
+
+def line(rows: list[dict[str, Any]]) -> str:
+    """Return one row of the table; the other paths as multiples of the fastest."""
+    fastest = rows[0]
+    wall, target = fastest["wall_s"], CASES[fastest["case"]].target_s
+    others = {row["path"]: row["wall_s"] for row in rows[1:]}
+    python = f"{others['python']:.2f}" if "python" in others else "-"
+    ratios = [f"{others[path] / wall:.1f}" if path in others else "-" for path in ("python", "plain")]
     return (
-        f"{row['case']:28}{wall:8.2f}{'-' if target is None else f'{target:.1f}':>8}{row['requests'] / wall:12,.0f}"
-        f"{row['steps'] / wall:10,.0f}{row['peak_mb']:9.0f}{ratio:>12}"
+        f"{fastest['case']:34}{wall:8.2f}{'-' if target is None else f'{target:.1f}':>8}"
+        f"{fastest['requests'] / wall:12,.0f}{fastest['steps'] / wall:11,.0f}{fastest['peak_mb']:9.0f}"
+        f"{python:>15}{ratios[0]:>8}{ratios[1]:>7}"
     )
 
 
