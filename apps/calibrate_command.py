@@ -68,7 +68,7 @@ def fit_command(
       servecast calibrate fit runs/llama-3.1-8b --model meta-llama/Llama-3.1-8B --gpu H200 -o my-h200.json
       servecast simulate "vllm serve meta-llama/Llama-3.1-8B" --profile my-h200.json --rate 8
     """
-    from calibration.fit import fit_profile
+    from calibration.fit import doubts, fit_profile
     from simulator import catalogue
     from simulator.hf_config import load_model
 
@@ -83,6 +83,7 @@ def fit_command(
     )
     write_file(output, profile.model_dump_json(indent=2) + "\n")
     emit(format, table=_tables(profile), data=_data(profile))
+    warn(doubts(profile))
     say(f"wrote {output}")
 
 
@@ -153,6 +154,12 @@ def refresh_command(
     ]
     emit(format, table=Table(("host", "before", "now"), rows, right=(1, 2)), data=after.host.model_dump())
     say(f"wrote {output}")
+
+
+def warn(doubt: str | None) -> None:
+    """Show a doubt, if there is one."""
+    if doubt is not None:
+        say(f"warning: {doubt}")
 
 
 def _tables(profile: Profile) -> list[Table | str]:

@@ -124,12 +124,14 @@ def _report_end(outcome: Outcome, out: Path) -> None:
 
 def _report_fit(outcome: Outcome, out: Path, format: FormatOption) -> None:
     """Say how well the fit is."""
-    from apps.calibrate_command import _data, _tables
+    from apps.calibrate_command import _data, _tables, warn
+    from calibration.fit import doubts
 
     if outcome.profile is None:
         say(f"no profile: {outcome.fit_error}")
         return
     emit(format, table=_tables(outcome.profile), data=_data(outcome.profile))
+    warn(doubts(outcome.profile))
     for what, error in list(outcome.unsure.items())[:3]:
         say(f"least known: {what}, {100 * error:.1f} %")
     say(f"wrote {out / 'profile.json'}")

@@ -18,9 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Format(StrEnum):
@@ -81,6 +84,24 @@ def write_file(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write *table* to *path* as CSV with a header, gzipped if the name ends in .gz; floats with ten digits."""
+    with replacing(path) as part:
+        table.to_csv(part, index=False, float_format="%.10g", compression="gzip" if path.suffix == ".gz" else None)
+
+
+def check_places(*paths: Path | None) -> None:
+    """Refuse, before any work, a file whose folder does not exist, and two outputs in one file; ``-`` is stdout."""
+    from simulator.errors import InputError
+
+    files = [path for path in paths if path is not None and str(path) != "-"]
+    for path in files:
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
+        if [other.resolve() for other in files].count(path.resolve()) > 1:
+            raise InputError(f"two outputs would be written to {path}; give each a file of its own")
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside *path*, which takes its place when the block ends well and vanishes when not."""
@@ -123,7 +144,7 @@ def _render(format: Format, parts: list[Table | str], data: Any, rows: Sequence[
         return json.dumps(_plain(data), indent=2, allow_nan=False, ensure_ascii=False)
     if format is Format.csv:
         return _csv(parts, rows)
-    show = _markdown if format is Format.md else _text
+    show = markdown if format is Format.md else _text
     return "\n\n".join(part if isinstance(part, str) else show(part) for part in parts)
 
 
@@ -176,7 +197,9 @@ def _aligned(line: Sequence[str], widths: Sequence[int], right: Sequence[int]) -
     return "  ".join(cells).rstrip()
 
 
-def _markdown(table: Table) -> str:
+def markdown(table: Table) -> str:
+    """Return *table* as Markdown."""
+
     def row(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

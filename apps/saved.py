@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from simulator.errors import InputError
 from simulator.request_list import read_text
+from simulator.result import Result
 from simulator.scenario import Scenario
+from simulator.simulate import simulate
 
 
 def saved_scenario(path: Path) -> Scenario:
@@ -16,16 +19,27 @@ def saved_scenario(path: Path) -> Scenario:
 
     The same scenario gives the same result, so a result need not hold what can be simulated again.
     """
+    return _read(path)[0]
+
+
+def saved_result(path: Path) -> Result:
+    """Return the result of the scenario in *path*, with the intervals that the file holds, if it does."""
+    scenario, data = _read(path)
+    return replace(simulate(scenario), intervals=data.get("intervals"))
+
+
+def _read(path: Path) -> tuple[Scenario, dict[str, Any]]:
+    """Return the scenario and the document it stands in."""
     text = read_text(path)
     try:
         data: Any = json.loads(text)
     except json.JSONDecodeError:
         data = None
-    if isinstance(data, dict) and isinstance(data.get("provenance"), dict):
-        if not isinstance(data.get("scenario"), dict):
-            raise InputError(
-                f"{path}: is a result without its scenario (an older servecast, or Result.to_json); "
-                "simulate again with -o, or give the scenario (--save-scenario)"
-            )
-        text = json.dumps(data["scenario"])
-    return Scenario.from_json(text, str(path))
+    if not isinstance(data, dict) or not isinstance(data.get("provenance"), dict):
+        return Scenario.from_json(text, str(path)), {}
+    if not isinstance(data.get("scenario"), dict):
+        raise InputError(
+            f"{path}: is a result without its scenario (an older servecast, or Result.to_json); "
+            "simulate again with -o, or give the scenario (--save-scenario)"
+        )
+    return Scenario.from_json(json.dumps(data["scenario"]), str(path)), data

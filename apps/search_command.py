@@ -180,6 +180,8 @@ def _objective(name: str | None, question: Question, space: Space) -> Any:
     unpriced = [gpu for gpu in space.gpus or (question.scenario.gpu.name,) if gpu not in question.prices]
     if name == "cost" and unpriced:
         raise InputError(f"no list price is shipped for {', '.join(unpriced)}; give --price {unpriced[0]}=DOLLARS")
+    if name is None and len(space.gpus) > 1 and unpriced:
+        say(f"no list price for {', '.join(unpriced)}: GPUs are compared by throughput; give --price to compare cost")
     return name or ("cost" if len(space.gpus) > 1 and not unpriced else "throughput")
 
 

@@ -20,7 +20,7 @@ def show(rows: list[Row], question: Question, space: Space, goal: Goal, format: 
     """Write the answer; return whether anything holds."""
     from apps.planning.search import best_of
 
-    best = best_of(rows, goal)
+    best = best_of(rows, goal, question)
     counts = Counter(row["status"] for row in rows)
     wrong = [row for row in rows if row["slo_met"] is False and row["status"] == "ok"]
     lines = [f"{len(rows):,} of {len(space):,} configurations: " + ", ".join(f"{n:,} {s}" for s, n in counts.items())]

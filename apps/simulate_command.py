@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps import workload_options as options
-from apps.output import FormatOption, OutputOption, Table, emit, replacing, say, write_file
+from apps.output import FormatOption, OutputOption, Table, check_places, emit, say, write_csv, write_file
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from simulator.result import Result
     from simulator.scenario import Scenario
 
@@ -82,7 +80,7 @@ def simulate_command(
     """
     from simulator.simulate import simulate
 
-    _check_places(output, per_request, timeline, save_scenario)
+    check_places(output, per_request, timeline, save_scenario)
     source = {
         "rate": rate, "burstiness": burstiness, "concurrency": concurrency, "max_concurrency": max_concurrency,
         "requests": requests, "trace": trace, "rate_scale": rate_scale, "prompt_tokens": prompt_tokens,
@@ -96,9 +94,9 @@ def simulate_command(
     if save_scenario is not None:
         write_file(save_scenario, question.to_json() + "\n")
     if per_request is not None:
-        _write_csv(per_request, result.requests)
+        write_csv(per_request, result.requests)
     if timeline is not None and seconds is not None:
-        _write_csv(timeline, seconds)
+        write_csv(timeline, seconds)
     show(result, format, output)
     if result.records.died:
         raise typer.Exit(1)
@@ -128,23 +126,6 @@ def _question(
         )
     workload = options.workload(**source)
     return Scenario.from_command(command, workload=workload, **server, **rest)
-
-
-def _check_places(*paths: Path | None) -> None:
-    """Refuse, before any work, a file whose folder does not exist, and two outputs in one file."""
-    from simulator.errors import InputError
-
-    files = [path for path in paths if path is not None and str(path) != "-"]
-    for path in files:
-        if not path.parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
-        if [other.resolve() for other in files].count(path.resolve()) > 1:
-            raise InputError(f"two outputs would be written to {path}; give each a file of its own")
-
-
-def _write_csv(path: Path, table: pd.DataFrame) -> None:
-    with replacing(path) as part:
-        table.to_csv(part, index=False, float_format="%.10g", compression="gzip" if path.suffix == ".gz" else None)
 
 
 def show(result: Result, format: Any, output: Path | None) -> None:

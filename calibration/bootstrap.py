@@ -7,6 +7,9 @@ The covariance of the logarithms over the refits replaces that of the least-squa
 Drawing the priors too makes the refits samples of what data *and* priors leave open ("randomize then optimize",
 Bardsley et al. 2014): with the data alone, a coefficient that no burst tells of would always come out as its prior, and
 look certain.  Refits know nothing of other hosts; that is `calibration.draws.RunToRun`.
+
+No coefficient is less certain than its prior, which is what was known before anything was measured: where refits jump
+between two explanations, a log-normal as wide as their distance would draw values that no refit has.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ REFITS = 40
 LEAST_BURSTS = 8
 _MODES = ("launch.none", "launch.piecewise")
 _LAUNCH = tuple(f"{mode}.{name}" for mode in _MODES for name in ("per_layer_s", "idle_factor"))
+#: What was known before anything was measured, by path.
+_PRIOR_SPREADS = {prior.path: prior.spread for prior in PRIORS} | {f"front_end.{name}": SPREAD for name in (*IN, *OUT)}
 #: Spread of the logarithm of a launch around the prior's: hosts of one kind differ by up to 1.3 times.
 _LAUNCH_SPREAD = 0.1
 
@@ -146,9 +151,15 @@ def resampled(items: list[T], rng: np.random.Generator) -> list[T]:
 
 
 def covariance_of(refits: list[dict[str, float]]) -> Covariance:
-    """Return the covariance of the logarithms; coefficients that are 0 in a refit, or never move, are left out."""
+    """Return the covariance of the logarithms; coefficients that are 0 in a refit, or never move, are left out.
+
+    Correlations are those of the refits, standard deviations at most those of the priors.
+    """
     columns = {path: np.array([one[path] for one in refits]) for path in refits[0]}
     kept = {path: np.log(values) for path, values in columns.items() if (values > 0).all() and np.ptp(values) > 0}
     matrix: Floats = np.atleast_2d(np.cov(np.array(list(kept.values()))))
+    most = np.array([_PRIOR_SPREADS.get(path, np.inf) for path in kept])
+    shrunk = np.minimum(1.0, most / np.sqrt(np.diag(matrix)))
+    matrix = matrix * np.outer(shrunk, shrunk)
     rounded = tuple(tuple(float(f"{value:.4g}") for value in row) for row in matrix)
     return Covariance(names=tuple(kept), matrix=rounded)

@@ -33,6 +33,9 @@ from simulator.versions import facts
 #: Bounds of the step-to-step variation of GPU time.
 LEAST_SIGMA, MOST_SIGMA = 0.002, 0.03
 
+#: With fewer usable stretches a fit says more about the prior than about this GPU.
+FEW_STRETCHES = 20
+
 #: Arguments that say nothing about speed.
 _NOT_TOLD = (
     "model_tag",
@@ -160,6 +163,28 @@ def fit_profile(
         }
     )
     return Profile.model_validate(rounded(made.model_dump()))
+
+
+def doubts(profile: Profile) -> str | None:
+    """Return why the GPU times of a fitted *profile* rest on little or nothing, and what to do; None if they do not."""
+    found = profile.provenance.fit
+    seen, left_out = int(found.get("stretches", 0)), int(found.get("left_out", 0))
+    if seen - left_out >= FEW_STRETCHES:
+        return None
+    rests = "the prior alone" if seen == left_out else f"the prior and {seen - left_out} stretches of steps"
+    if left_out > seen / 2:
+        why = (
+            f"{left_out} of {seen} stretches were more than a quarter off what {profile.provenance.gpu} can do; is "
+            "that the GPU, and was the server alone on it (a CPU's times fit no profile)?"
+        )
+    elif seen:
+        why = "few steps were recorded; add --resume and more --minutes"
+    else:
+        why = (
+            "no result came on time, because every step was shorter than the next one's launch (a small model, or a "
+            "busy host); record longer steps: a larger model, batch (--max-num-seqs) or context, or an idle host"
+        )
+    return f"GPU times rest on {rests}: {why}"
 
 
 def rounded(value: object, digits: int = 6) -> object:

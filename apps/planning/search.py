@@ -22,13 +22,16 @@ import numpy as np
 from apps.planning.evaluate import OK, PRUNED, Question, Row, Task, evaluate, failed, prepared
 from apps.planning.pareto import frontier
 from apps.planning.runs import Failure, run_many
-from apps.planning.space import Config, Space
+from apps.planning.space import DEFAULT, GPU, REPLICAS, Config, Space
+from apps.planning.sweep_values import Value
 from apps.planning.variants import args_of
 from simulator.errors import InputError
 
 Objective = Literal["throughput", "cost"]
 
 BATCH = 8
+#: Digits in which two numbers must differ to be told apart.
+DIGITS = 3
 #: Proposals that cost no run (pruned, or met before) end a search after so many times its trials.
 _IDLE_FACTOR = 20
 #: What a configuration that answers nothing counts as.
@@ -55,12 +58,29 @@ def goal_of(question: Question, objective: Objective) -> Goal:
     return Goal(objective, "load_per_gpu" if question.mode == "capacity" else "output_throughput_per_gpu")
 
 
-def best_of(rows: list[Row], goal: Goal) -> list[Row]:
-    """Return the rows on the Pareto frontier, the cheapest first, of those that keep up and keep the SLO, if any."""
+def best_of(rows: list[Row], goal: Goal, question: Question) -> list[Row]:
+    """Return the rows on the Pareto frontier of those that keep up and keep the SLO, if any; the cheapest first.
+
+    Numbers that agree in `DIGITS` digits are alike.  Of rows alike in both, the one that changes least stands for all.
+    """
     good = [row for row in rows if row["status"] == OK and row["slo_met"] is not False]
-    costs = [goal.costs(row) for row in good]
-    kept = [row for row, on in zip(good, frontier(costs), strict=True) if on]
-    return sorted(kept, key=goal.costs)
+    good.sort(key=lambda row: len(changed(row["config"], question)))
+    alike: dict[tuple[float, float], Row] = {}
+    for row in good:
+        cost, latency = goal.costs(row)
+        alike.setdefault((_rounded(cost), _rounded(latency)), row)
+    kept = frontier(list(alike))
+    return [alike[costs] for costs, on in sorted(zip(alike, kept, strict=True)) if on]
+
+
+def changed(config: Mapping[str, Value], question: Question) -> dict[str, Value]:
+    """Return the part of *config* that is not as in the server that was asked about."""
+    now = {**dict(question.scenario.engine), GPU: question.scenario.gpu.name, REPLICAS: 1}
+    return {name: value for name, value in config.items() if value != now.get(name, DEFAULT)}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
 
 
 def search(
@@ -106,23 +126,34 @@ def _chosen(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=_seed(question), n_startup_trials=max(10, trials // 4))
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
+    study.enqueue_trial(_as_it_is(question, space))
     done: set[Config] = set()
     proposals = 0
     while len(done) < trials and proposals < _IDLE_FACTOR * trials:
         asked = [study.ask() for _ in range(BATCH)]
         configs = [_config(trial, space) for trial in asked]
         proposals += BATCH
-        fresh = list(dict.fromkeys(config for config in configs if config not in rows))
-        for row in _some(question, fresh[: max(1, trials - len(done))], workers):
+        wanted = list(dict.fromkeys(config for config in configs if config not in done))[: trials - len(done)]
+        for row in _some(question, [config for config in wanted if config not in rows], workers):
             rows[_key(row, space)] = row
             yield row
         for trial, config in zip(asked, configs, strict=True):
-            told = rows.get(config)
+            told = rows.get(config) if config in done or config in wanted else None
             if told is None or told["status"] in PRUNED:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             else:
                 done.add(config)
                 study.tell(trial, [value if math.isfinite(value) else _WORST for value in goal.costs(told)])
+
+
+def _as_it_is(question: Question, space: Space) -> dict[str, int]:
+    """Return the server that was asked about as the first proposal, as far as the axes have its values."""
+    found = {}
+    for name, values in space.axes.items():
+        same = [index for index, value in enumerate(values) if not changed({name: value}, question)]
+        if same and len(values) > 1:
+            found[name] = same[0]
+    return found
 
 
 def _config(trial: Any, space: Space) -> Config:

@@ -27,8 +27,8 @@ def load_inputs() -> None:
     if not asked.scenario_json:
         st.markdown("##### Load")
         controlled(
-            "load", st.radio, "Load", list(_LOADS), format_func=_LOADS.__getitem__, horizontal=True,
-            label_visibility="collapsed",
+            "load", st.segmented_control, "Load", list(_LOADS), format_func=_LOADS.__getitem__,
+            label_visibility="collapsed", width="stretch",
         )  # fmt: skip
         {"rate": _rate, "concurrency": _clients, "trace": _trace, "file": _file}[asked.load]()
         controlled(

@@ -125,12 +125,15 @@ def _validation(profile: Profile) -> None:
         chart(predicted_against_measured(rows), "measured")
         metrics = list(dict.fromkeys(row["metric"] for row in rows))
         cells = [
-            [one["run"].removeprefix(f"{profile.name}-"), *(_error(one, metric) for metric in metrics), one["workload"]]
+            [
+                f"{one['run'].removeprefix(profile.name + '-')}\n{one['workload']}",
+                *(_error(one, metric) for metric in metrics),
+            ]
             for one in done
         ]
-        table(("signed error, %", *metrics, "load"), cells, right=range(1, len(metrics) + 1), wrap=(len(metrics) + 1,))
+        table(("signed error, %", *metrics), cells, right=range(1, len(metrics) + 1), wrap=(0,))
         st.caption(
-            "Each run was measured on a real server and predicted from the same requests; mean of three simulations."
+            "Each run was measured on a real server and predicted from the same requests (mean of three simulations)."
         )
     waiting = [job for job in jobs.values() if not job.done()]
     if waiting:

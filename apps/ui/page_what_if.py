@@ -20,6 +20,7 @@ from apps.ui.waiting import until_done
 from simulator.errors import ServecastError
 
 REPLICATIONS = 20
+_SHORT = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2E latency"}
 _TITLES = {"ttft": "Time to first token", "tpot": "Time per output token", "itl": "Inter-token latency",
            "e2el": "End-to-end latency"}  # fmt: skip
 _STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -69,10 +70,10 @@ def _of(name: str) -> str:
 
 
 def _numbers(run: Run, bands: Mapping[str, Any], told: str) -> None:
-    left, right = st.columns([5, 3])
+    left, right = st.columns([8, 3])
     with left:
         st.markdown("##### Latencies (ms)")
-        rows = [[_TITLES[name], *(_cell(run.summary, bands, statistic, name) for statistic in _STATISTICS)]
+        rows = [[_SHORT[name], *(_cell(run.summary, bands, statistic, name) for statistic in _STATISTICS)]
                 for name in _TITLES]  # fmt: skip
         table(("", *_STATISTICS), rows, right=range(1, 6))
         st.caption(told or _interval_words(bands))
@@ -95,7 +96,7 @@ def _cell(summary: Mapping[str, Any], bands: Mapping[str, Any], statistic: str, 
     text = words.plain(summary[key])
     if key in bands:
         low, high = bands[key]
-        text += f"\n{words.plain(low)} – {words.plain(high)}"
+        text += f"\n{words.three(low)}–{words.three(high)}"
     return text
 
 

@@ -64,6 +64,11 @@ class Question(BaseModel):
     replications: int = 4
 
     slo: str = "ttft_p99=500ms,tpot_p99=50ms"
+    axis: Literal["rate", "concurrency", "users"] = "rate"
+    think_time: str = "20s"  # of users, between an answer and the next request
+    target: float = 0.0  # a load to plan GPUs for; 0: the rate on the left
+    price: float = 0.0  # US $ a GPU hour; 0: the list price
+    draws: int = 0  # profiles drawn anew for the interval of the capacity
 
     scenario_json: str = ""  # a saved scenario: stands in for server and load
 
@@ -112,6 +117,31 @@ def check(question: Question) -> Checked:
         return Checked(None, problems)
     scenario = attempt("server", lambda: _scenario(question, load))
     return Checked(scenario, problems)
+
+
+def searched(question: Question) -> Scenario:
+    """Return the scenario whose load is turned up, as ``servecast capacity`` makes it: how much is sent is not in it.
+
+    Raises as the command line does.
+    """
+    from simulator.lengths import parse as lengths
+
+    if question.load in ("trace", "file") or question.scenario_json:
+        found = check(question)
+        if found.scenario is None:
+            raise InputError(" ".join(found.problems.values()))
+        return found.scenario
+    drawn = {"prompt_tokens": question.prompt_tokens.strip(), "output_tokens": question.output_tokens.strip()}
+    for text in drawn.values():
+        lengths(text)
+    load: Workload
+    if question.axis == "rate":
+        load = RateWorkload(rate=1.0, burstiness=question.burstiness, **drawn)
+    elif question.axis == "concurrency":
+        load = ConcurrencyWorkload(concurrency=1, **drawn)
+    else:
+        load = ConcurrencyWorkload(concurrency=1, think_time_s=question.think_time.strip(), **drawn)
+    return _scenario(question, load)
 
 
 def server_of(question: Question) -> tuple[ModelSpec, GpuSpec]:

@@ -31,6 +31,14 @@ def plain(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
+def three(value: float) -> str:
+    """Return a number with three digits that count: the end of an interval is not known better."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{round(value, 2 - math.floor(math.log10(abs(value)))):,.{digits}f}"
+
+
 def rate(value: float) -> str:
     """Return requests a second."""
     return "all at once" if math.isinf(value) else f"{value:.4g} requests/s"
@@ -107,6 +115,11 @@ def load_words(question: Any) -> str:
     return "under the requests of your file"
 
 
+def _change(percent: float) -> str:
+    """Return a change as people say it: percent, or how many times as much."""
+    return f"{percent:+.1f} %" if percent < 300 else f"× {1 + percent / 100:.3g}"
+
+
 def compared(rows: list[dict[str, Any]], noise_known: bool) -> tuple[Kind, str, str]:
     """Return (kind, answer, more) of "which is better, and is that real?"."""
     by_key = {row["key"]: row for row in rows}
@@ -128,7 +141,7 @@ def compared(rows: list[dict[str, Any]], noise_known: bool) -> tuple[Kind, str, 
         better = (percent < 0) == less_is_better
         sure = {"real": "", "noise": ", may be noise"}.get(verdict, "")
         real += verdict == "real"
-        told.append(f"{name} **{percent:+.1f} %** ({'better' if better else 'worse'}{sure})")
+        told.append(f"{name} **{_change(percent)}** ({'better' if better else 'worse'}{sure})")
     if not told:
         return "plain", "There is nothing to compare: one side answered no request.", ""
     if not noise_known:

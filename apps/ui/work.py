@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import inspect
 import multiprocessing
 import os
 import pickle
@@ -173,7 +172,8 @@ def _pool(context: Any, workers: int) -> ProcessPool:
 
 def _told(function: Callable[..., Any], notes: str, *arguments: Any) -> Any:
     """Run a task in the worker; one that has a parameter ``tell`` can leave word of how far it is."""
-    if "tell" not in inspect.signature(function).parameters:
+    code = getattr(function, "__code__", None)
+    if code is None or "tell" not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
         return function(*arguments)
 
     def tell(what: Any) -> None:

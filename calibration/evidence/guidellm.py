@@ -49,6 +49,8 @@ def _evidence(benchmark: Mapping[str, Any], name: str) -> Evidence:
         return Evidence(TOOL, name, None, notes=(why,), no_workload=why)
     seen = [_seen(request) for request in good]
     notes = ["ITL is not read: the report holds no gaps between single tokens"]
+    if "info" not in good[0]:
+        notes.append("this older form of report was checked against GuideLLM 0.3's code only, not against a real file")
     if failed:
         notes.append(f"{failed} requests failed or were cut off at the end and are left out, of the load too")
     if total and total > len(good):

@@ -46,6 +46,8 @@ def read(source: Source, options: Options) -> list[Evidence]:
     if not rows:
         raise InputError(f"{source.name}: holds no request with an output; give a trace with at least one")
     notes = [f"{dropped:,} requests without prompt or output are dropped"] if dropped else []
+    if is_qwen:
+        notes.append("this form of trace could not be checked against a real file, only against its description")
     lost = _lost(rows, [data for data, _at in sorted(requests, key=lambda request: request[1])], block)
     if lost > 0.005:
         notes.append(

@@ -58,6 +58,19 @@ def test_the_covariance_is_that_of_the_logarithms():
     assert np.array(found.matrix) == pytest.approx(np.array([[0.01, 0.01], [0.01, 0.05]]), rel=0.1)
 
 
+def test_no_coefficient_is_less_certain_than_before_anything_was_measured():
+    rng = np.random.default_rng(2)
+    tail, other = rng.normal(size=(2, 3000))
+    refits = [
+        {"launch.none.tail_s": float(np.exp(t)), "launch.none.per_layer_s": float(np.exp(t + o))}
+        for t, o in zip(tail, other, strict=True)
+    ]
+    (variance, both), (_, free) = covariance_of(refits).matrix
+    assert np.sqrt(variance) == pytest.approx(0.4, rel=1e-3)  # its prior
+    assert np.sqrt(free) == pytest.approx(np.sqrt(2), rel=0.05)
+    assert both / np.sqrt(variance * free) == pytest.approx(np.sqrt(0.5), rel=0.05)  # the correlation stays
+
+
 def test_nothing_resampled_is_nothing():
     assert resampled([], np.random.default_rng(0)) == []
     assert len(resampled(["a", "b"], np.random.default_rng(0))) == 2

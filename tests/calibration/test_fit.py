@@ -1,10 +1,11 @@
 import json
+import re
 
 import numpy as np
 import pytest
 
 from calibration.check import check
-from calibration.fit import fit_profile, logged_version
+from calibration.fit import doubts, fit_profile, logged_version
 from calibration.fit_cpu import PRIOR_QUANTILES, launch_quantiles, linear_in_requests
 from calibration.fit_front_end import Arrival, FrontEndFit, Outputs
 from calibration.fit_gpu import GpuTimeFit, with_values
@@ -31,6 +32,23 @@ def test_known_coefficients_are_found_again(tmp_path, seed):
         found = getattr(fit.profile_.gpu_time, name)
         errors[path] = abs((found[int(index[0])] if index else found) / value - 1)
     assert max(errors.values()) < 0.05, errors
+
+
+@pytest.mark.parametrize(
+    ("stretches", "left_out", "words"),
+    [
+        (0, 0, "the prior alone: no result came on time.*record longer steps"),
+        (90, 90, "the prior alone: 90 of 90 stretches.*is that the GPU"),
+        (25, 19, "the prior and 6 stretches of steps: 19 of 25 stretches"),
+        (12, 2, "the prior and 10 stretches of steps: few steps were recorded; add --resume"),
+    ],
+)
+def test_a_fit_that_rests_on_nothing_says_so_and_what_to_do(fitted, stretches, left_out, words):
+    found = {"stretches": float(stretches), "left_out": float(left_out)}
+    provenance = fitted.provenance.model_copy(update={"fit": found})
+    said = doubts(fitted.model_copy(update={"provenance": provenance}))
+    assert re.search(words, said or "")
+    assert doubts(fitted) is None
 
 
 def test_two_hosts_fitted_together_get_a_scale(tmp_path):

@@ -16,9 +16,14 @@ DRAWN = (
 )  # fmt: skip
 
 
+#: Differences beyond this are read more easily as multiples.
+_LARGE_PERCENT = 150
+
+
 def differences(rows: Sequence[Mapping[str, Any]], *, noise_known: bool) -> go.Figure:
-    """Return a dot a metric: percent of A, whiskers from ``low`` to ``high``; grey where it may be noise."""
+    """Return a dot a metric, in percent or multiples of A, whiskers for the interval; grey where it may be noise."""
     chosen = [row for key in DRAWN for row in rows if row["key"] == key and row["difference_percent"] is not None]
+    times = any(abs(row["difference_percent"]) > _LARGE_PERCENT for row in chosen)
     figure = go.Figure()
     groups = {"real": (BLUE, "circle"), "noise": (GREY, "circle-open"), "equal": (GREY, "line-ns-open")}
     if not noise_known:
@@ -27,29 +32,41 @@ def differences(rows: Sequence[Mapping[str, Any]], *, noise_known: bool) -> go.F
         part = [row for row in chosen if row.get("verdict", "-") == verdict]
         if not part:
             continue
-        values = [row["difference_percent"] for row in part]
+        shown = [_shown(row, noise_known, times) for row in part]
+        values = [middle for middle, _low, _high in shown]
         figure.add_scatter(
             x=values, y=[row["metric"] for row in part], mode="markers",
             name={"real": "real difference", "noise": "may be noise", "-": "one run each"}.get(verdict, "equal"),
             marker={"color": colour, "symbol": symbol, "size": 11, "line": {"width": 2, "color": colour}},
-            error_x=_whiskers(part, values, colour) if noise_known else None,
-            hovertemplate="%{y}: %{x:+.1f} %<extra></extra>",
+            error_x={
+                "type": "data", "symmetric": False, "thickness": 2, "width": 4, "color": colour,
+                "array": [high - middle for middle, _low, high in shown],
+                "arrayminus": [middle - low for middle, low, _high in shown],
+            },
+            customdata=[row["difference_percent"] for row in part],
+            hovertemplate="%{y}: %{customdata:+.1f} % in the run shown<extra></extra>",
         )  # fmt: skip
-    figure.add_vline(x=0, line={"color": GREY, "width": 1.5})
+    figure.add_vline(x=1 if times else 0, line={"color": GREY, "width": 1.5})
     styled(figure, height=110 + 27 * len(chosen))
     figure.update_yaxes(
         categoryorder="array", categoryarray=[row["metric"] for row in reversed(chosen)], title_text=None
     )
-    figure.update_xaxes(title_text="B against A (% of A); left is less", ticksuffix=" %")
+    what = "mean of pairs with the same requests, 90 % interval" if noise_known else "one run each"
+    if times:
+        figure.update_xaxes(type="log", title_text=f"B as a multiple of A ({what})", ticksuffix=" ×")
+    else:
+        figure.update_xaxes(title_text=f"B against A, % of A ({what})", ticksuffix=" %")
     return figure
 
 
-def _whiskers(rows: Sequence[Mapping[str, Any]], values: Sequence[float], colour: str) -> dict[str, Any]:
-    """Intervals as distances in percent of A; they are those of the mean difference of pairs."""
-    low = [100 * row["low"] / row["a"] for row in rows]
-    high = [100 * row["high"] / row["a"] for row in rows]
-    return {
-        "type": "data", "symmetric": False, "thickness": 2, "width": 4, "color": colour,
-        "array": [max(0.0, top - value) for top, value in zip(high, values, strict=True)],
-        "arrayminus": [max(0.0, value - bottom) for bottom, value in zip(low, values, strict=True)],
-    }  # fmt: skip
+def _shown(row: Mapping[str, Any], noise_known: bool, times: bool) -> tuple[float, float, float]:
+    """Return (middle, low, high) in percent of A, or as multiples of A."""
+    if noise_known and row["low"] is not None:
+        low, high = 100 * row["low"] / row["a"], 100 * row["high"] / row["a"]
+        percents = ((low + high) / 2, low, high)
+    else:
+        percents = (row["difference_percent"],) * 3
+    if not times:
+        return percents
+    middle, low, high = (max(0.01, 1 + percent / 100) for percent in percents)
+    return middle, low, high

@@ -46,13 +46,13 @@ def memory_bar(
             marker={"color": ORANGE, "pattern": {"shape": "x", "fgcolor": "rgba(255,255,255,.6)"}},
             hovertemplate="missing for one request: %{x:.2f} GiB<extra></extra>",
         )  # fmt: skip
-    _line(figure, visible / GIB, f"the GPU's {visible / GIB:.1f} GiB", "dot", "right")
+    _line(figure, visible / GIB, f"the GPU's {visible / GIB:.1f} GiB", "dot", "right", 16)
     if requested is not None:
-        _line(figure, requested / GIB, f"budget {requested / GIB:.1f} GiB", "solid", "right")
+        _line(figure, requested / GIB, f"budget {requested / GIB:.1f} GiB", "solid", "right", 1)
     figure.update_layout(barmode="stack")
-    styled(figure, height=150 + 56 * len(bars))
+    styled(figure, height=165 + 56 * len(bars))
     figure.update_layout(
-        margin={"t": 30, "b": 70},
+        margin={"t": 42, "b": 70},
         legend={"y": -0.42, "yanchor": "top", "x": 0, "xanchor": "left", "traceorder": "normal"},
     )
     figure.update_xaxes(title_text="memory of one GPU (GiB)", rangemode="tozero")
@@ -77,9 +77,9 @@ def _add(figure: go.Figure, row: str, part: Part, shown: set[str]) -> None:
     shown.add(name)
 
 
-def _line(figure: go.Figure, x: float, text: str, dash: str, anchor: str) -> None:
+def _line(figure: go.Figure, x: float, text: str, dash: str, anchor: str, up: int) -> None:
     figure.add_vline(x=x, line={"color": GREY, "width": 2, "dash": dash})
     figure.add_annotation(
-        x=x, y=1, yref="paper", text=text, showarrow=False, xanchor=anchor, yanchor="bottom", yshift=1,
+        x=x, y=1, yref="paper", text=text, showarrow=False, xanchor=anchor, yanchor="bottom", yshift=up,
         xshift=-3 if anchor == "right" else 3, font={"size": 12},
     )  # fmt: skip
