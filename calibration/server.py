@@ -2,7 +2,8 @@
 
 The server gets a process group of its own (its engine is a process too), and the whole group is ended: SIGTERM, a few
 seconds, SIGKILL.  That happens at the end of the ``with`` block, also on Ctrl-C, on any exception, and when this
-process itself gets SIGTERM.  What the server prints goes to a file that stays.
+process itself gets SIGTERM.  If this process is killed, Linux sends the server SIGTERM.  What the server prints goes to
+a file that stays.
 
 `Attached` stands for a server somebody else runs: nothing is started or stopped.
 """
@@ -10,12 +11,14 @@ process itself gets SIGTERM.  What the server prints goes to a file that stays.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import http.client
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -33,6 +36,7 @@ Progress = Callable[[str], None]
 GRACE_S = 8.0
 POLL_S = 0.5
 TAIL_LINES = 15
+_PR_SET_PDEATHSIG = 1
 #: How often a start is told about: when there is news, and when there is none.
 TOLD_EACH_S, TOLD_AGAIN_S = 5.0, 30.0
 
@@ -159,7 +163,7 @@ class VllmServer:
             try:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                    env={**os.environ, **self._env}, start_new_session=True,
+                    env={**os.environ, **self._env}, start_new_session=True, preexec_fn=_ending_with_us(),
                 )  # fmt: skip
             except OSError as error:
                 name = self._command[0]
@@ -206,6 +210,14 @@ class VllmServer:
         _signal_group(process.pid, signal.SIGKILL)  # whoever is left of the group, the engine first of all
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)
+
+
+def _ending_with_us() -> Callable[[], None] | None:
+    """Return what makes a child get SIGTERM when this process dies, where that can be had."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl  # looked up here: the child must not
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _ending(code: int) -> str:

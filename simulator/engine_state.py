@@ -74,18 +74,33 @@ def _empty_after(records: Records, plan: Floats) -> NDArray[np.bool_]:
 
 def running(records: Records) -> StepFunction:
     """Return requests in the running list over time."""
+    if records.parts:
+        return total([running(part) for _, part in records.parts])
     return _changes(records, records.step_running)
 
 
 def waiting(records: Records) -> StepFunction:
     """Return requests that wait in the engine over time."""
+    if records.parts:
+        return total([waiting(part) for _, part in records.parts])
     return _changes(records, records.step_waiting)
 
 
 def usage(records: Records) -> StepFunction:
-    """Return the used share of the KV cache over time, 0..1."""
-    total = max(1, records.usable_blocks or records.num_gpu_blocks - 1)
-    return _used_share(records, records.step_free_blocks, total)
+    """Return the used share of the KV cache over time, 0..1; of all caches if there are several replicas."""
+    if records.parts:
+        used = total([usage(part) for _, part in records.parts])
+        return StepFunction(used.times_s, used.values / len(records.parts))
+    blocks = max(1, records.usable_blocks or records.num_gpu_blocks - 1)
+    return _used_share(records, records.step_free_blocks, blocks)
+
+
+def total(functions: Sequence[StepFunction]) -> StepFunction:
+    """Return the sum of step functions."""
+    times_s = np.concatenate([one.times_s for one in functions])
+    changes = np.concatenate([np.diff(one.values, prepend=0.0) for one in functions])
+    order = np.argsort(times_s, kind="stable")
+    return StepFunction(times_s[order], np.cumsum(changes[order]))
 
 
 def _used_share(records: Records, free_blocks: Sequence[int], total: int) -> StepFunction:

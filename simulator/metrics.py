@@ -20,7 +20,7 @@ in both.  Only gaps that touch a first token or a pause are kept one by one.  Me
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,8 +129,20 @@ def _status(records: Records) -> NDArray[np.uint8]:
 
 def itl_sample(records: Records) -> Sample:
     """Return the gaps between successive tokens of every completed request, in seconds, exact (module text)."""
+    if records.parts:
+        return pooled([_itl_sample(part, _status(records)[rows]) for rows, part in records.parts])
+    return _itl_sample(records, _status(records))
+
+
+def pooled(samples: Sequence[Sample]) -> Sample:
+    """Return all *samples* as one."""
+    values = np.concatenate([sample.values for sample in samples])
+    return Sample(values, np.concatenate([sample.counts for sample in samples]))
+
+
+def _itl_sample(records: Records, status: NDArray[np.uint8]) -> Sample:
     request, first, steps = (np.asarray(c, dtype=np.int64) for c in _runs(records))
-    kept = _status(records)[request] == Status.FINISHED
+    kept = status[request] == Status.FINISHED
     request, first, steps = request[kept], first[kept], steps[kept]
     order = np.lexsort((first, request))
     request, first, steps = request[order], first[order], steps[order]
@@ -205,7 +217,12 @@ def goodput(seen: Latencies, limits_ms: Mapping[str, float]) -> float:
 
 
 def engine_totals(records: Records) -> dict[str, Any]:
-    """Return what the engine counted: preemptions, prefix hits (share of tokens looked up), KV use (0..1), steps."""
+    """Return what the engine counted: preemptions, prefix hits (share of tokens looked up), KV use (0..1), steps.
+
+    Of several replicas: sums, the highest KV use, and its mean over the time each was there.
+    """
+    if records.parts:
+        return _totals_of_parts([part for _, part in records.parts])
     level = usage(records)
     queries = records.prefix_queries_tokens
     totals: dict[str, Any] = {
@@ -221,6 +238,20 @@ def engine_totals(records: Records) -> dict[str, Any]:
     if records.offload is not None:
         totals |= offload_totals(records, records.offload)
     return totals
+
+
+def _totals_of_parts(parts: Sequence[Records]) -> dict[str, Any]:
+    totals = [engine_totals(part) for part in parts]
+    spans = [part.end_s - part.start_s for part in parts]
+    queries = sum(part.prefix_queries_tokens for part in parts)
+    used = sum(span * one["kv_cache_usage_mean"] for span, one in zip(spans, totals, strict=True))
+    counts = ("preemptions", "recomputed_tokens", "steps")
+    return {
+        **{name: sum(one[name] for one in totals) for name in counts},
+        "prefix_cache_hit_rate": sum(part.prefix_hits_tokens for part in parts) / queries if queries else 0.0,
+        "kv_cache_usage_max": max(one["kv_cache_usage_max"] for one in totals),
+        "kv_cache_usage_mean": used / sum(spans) if sum(spans) > 0 else 0.0,
+    }
 
 
 def offload_totals(records: Records, offload: OffloadRecords) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class Records:
     usable_blocks: blocks that requests can hold: V1 keeps one of ``num_gpu_blocks`` as its null block, V0 none.
     died, died_s: why and when the engine stopped before its work was done, in vLLM's words; empty, nan if it did not.
     swap, offload: what only V0's swapping and V1's KV offload have; None without.
+    parts: of several replicas: the rows of each, and its own records; then the columns by step and by run are empty.
     """
 
     num_gpu_blocks: int = 0
@@ -90,6 +91,7 @@ class Records:
     died_s: float = float("nan")
     swap: SwapRecords | None = None
     offload: OffloadRecords | None = None
+    parts: tuple[tuple[NDArray[np.int64], Records], ...] = ()
 
     step_plan_s: array[float] = field(default_factory=_doubles)
     step_emit_s: array[float] = field(default_factory=_doubles)

@@ -34,19 +34,20 @@ from simulator.v0_scheduler import V0Scheduler
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What every replica is made of; *scheduler* is the class of V1's policy without offload."""
+    """What every replica is made of; *scheduler* is the class of V1's policy without offload, None for the fastest."""
 
     engine: EngineConfig
     num_gpu_blocks: int
     cost: StepCost
-    scheduler: type[V1Scheduler] = CohortScheduler
+    scheduler: type[V1Scheduler] | None = None
     host: HostMemory | None = None
 
 
 class Replica:
     """One engine behind one API server; *seed* None: without noise.
 
-    *rows* are the requests it will get, by their rows in *table*; more may be added with `take`.
+    *rows* are the requests it will get, by their rows in *table*; more may be added with `take`.  The next request of
+    all is sent at *next_send_s* (-infinity: not known), and its state may be looked at from outside at *interrupt_s*.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class Replica:
         *,
         seed: int | None,
         next_send_s: Callable[[], float],
+        interrupt_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
         engine, cost = machine.engine, machine.cost
         self._env = env
         self._table = table
         self._block_size = engine.block_size
         self._next_send_s = next_send_s
+        self._interrupt_s = interrupt_s
         self.rows = list(rows)
         prompt_tokens = table.prompt_tokens[self.rows]
         self._prompt_tokens: list[int] = prompt_tokens.tolist()
@@ -82,7 +85,7 @@ class Replica:
             noise=None if seed is None else StepNoise(seed, 1, cost),
             horizon_s=self._horizon_s,
         )
-        parts = build(engine, around, machine.scheduler, machine.host)
+        parts = build(engine, around, machine.scheduler or CohortScheduler, machine.host)
         self.scheduler, self.timer = parts.scheduler, parts.timer
         self._pipeline, self._engine = parts.pipeline, parts.core
         self._api = ApiServer(env, cost.front_end, self._prompt_tokens, self._submit, self._disturb)
@@ -125,11 +128,11 @@ class Replica:
             self._pipeline.prolong_launch(work_s)
 
     def _horizon_s(self) -> float:
-        """Return a time before which no request can reach the engine."""
+        """Return a time before which no request can reach the engine, and nobody looks at it."""
         next_send_s = self._next_send_s()
         if next_send_s == -math.inf or not self._api.is_idle:
             return self._env.peek()
-        return next_send_s + self._api.least_delay_s
+        return min(next_send_s + self._api.least_delay_s, self._interrupt_s())
 
     def _submit(self, number: int) -> None:
         table, row = self._table, self.rows[number]

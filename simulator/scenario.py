@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from simulator.autoscaler import Autoscaler
 from simulator.engine_config import EngineConfig
 from simulator.errors import InputError, validated
 from simulator.gpu_spec import GpuSpec
 from simulator.model_spec import ModelSpec
+from simulator.routing import Routing
 from simulator.traces import OverLength
 from simulator.workload import Workload
 
@@ -39,8 +41,27 @@ class Scenario(BaseModel):
     workload: Workload
     over_length: OverLength = "fail"
     seed: int = Field(default=0, ge=0, lt=2**63)
+    #: How many such servers there are at the start, which of them gets a request, and whether their number changes.
+    replicas: int = Field(default=1, ge=1, le=1000)
+    router: Routing = Routing()
+    autoscaler: Autoscaler | None = None
     #: Remarks on how the question was read (flags that were not understood ...); they become warnings of the result.
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _replicas_within_limits(self) -> Scenario:
+        scaler = self.autoscaler
+        if scaler is not None and not scaler.min <= self.replicas <= scaler.max:
+            raise InputError(
+                f"{self.replicas} replicas at the start are not within autoscale min={scaler.min}, max={scaler.max}; "
+                "change one of them"
+            )
+        return self
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether there is more than one server, or may be."""
+        return self.replicas > 1 or self.autoscaler is not None
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the scenario as JSON text that `from_json` reads back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import simpy
 
 from simulator.clients import Clients
@@ -35,8 +36,9 @@ class Load:
 
     @property
     def is_open(self) -> bool:
-        """Whether every send time is known beforehand."""
-        return self.max_concurrency is None and self.is_plain
+        """Whether every send time is known beforehand, in order."""
+        in_order = bool((np.diff(self.table.arrival_s) >= 0).all())
+        return self.max_concurrency is None and self.is_plain and in_order
 
 
 class Server:

@@ -7,13 +7,18 @@ The same scenario gives the same result, byte for byte.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulator import footing
 from simulator.errors import DoesNotFitError, UnsupportedError
-from simulator.fastest import serve
+from simulator.fastest import Served, serve
+from simulator.fleet import Part, run_fleet
+from simulator.fleet_result import FleetResult, merged
 from simulator.host_memory import HostMemory, host_memory
 from simulator.memory import MemoryPlan, plan_memory
 from simulator.memory_plan import with_max_model_len
 from simulator.profile import Profile, load_profile
+from simulator.replica import Machine
 from simulator.result import Provenance, Result
 from simulator.roofline import default_profile
 from simulator.scenario import Scenario
@@ -27,7 +32,7 @@ from simulator.workload import traffic
 def simulate(
     scenario: Scenario, *, scheduler: type[V1Scheduler] | None = None, timed_by: Profile | None = None
 ) -> Result:
-    """Return what the server of *scenario* does under its workload.
+    """Return what the server of *scenario* does under its workload; a `FleetResult` if it is several replicas.
 
     *timed_by* stands in for the profile the scenario names, e.g. one of its draws (`calibration.intervals`).
     *scheduler* asks for one of the Python paths, which give the same result more slowly: `CohortScheduler`, or
@@ -51,19 +56,27 @@ def simulate(
     cost = StepCost(profile, scenario.model, scenario.gpu, engine)
     load = Load(table=table, max_concurrency=sent.max_concurrency, user_start_s=sent.user_start_s)
     host = host_memory(engine, scenario.model, scenario.gpu, profile)
-    served = serve(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)
-    records = served.records
+    parts: list[Part] = []
+    if scenario.is_fleet:
+        machine = Machine(
+            engine=engine, num_gpu_blocks=memory.num_gpu_blocks, cost=cost, scheduler=scheduler, host=host
+        )
+        parts = _fleet(scenario, machine, load)
+        found = [part.served for part in parts if part.served is not None]
+        records = merged(parts, table, memory.num_gpu_blocks, engine.block_size)
+    else:
+        found = [serve(engine, memory.num_gpu_blocks, cost, load, seed=scenario.seed, scheduler=scheduler, host=host)]
+        records = found[0].records
     unmeasured = footing.not_measured(scenario, profile)
-    left = cost.leaving_hull(served.most_tokens, served.most_decode_reqs, served.longest_context)
     warnings = [
         *scenario.notes,
         *sent.notes,
         *unmeasured,
         *footing.remarks(scenario),
-        *footing.outside(profile, left),
+        *footing.outside(profile, _left_hull(cost, found)),
         *footing.unanswered(records),
     ]
-    return Result(
+    result = Result(
         scenario=scenario,
         table=table,
         records=records,
@@ -78,6 +91,27 @@ def simulate(
         memory=_memory(memory, host),
         warnings=tuple(warnings),
         dropped=dropped,
+    )
+    return FleetResult.of(result, parts, engine.tensor_parallel_size) if scenario.is_fleet else result
+
+
+def _fleet(scenario: Scenario, machine: Machine, load: Load) -> list[Part]:
+    return run_fleet(
+        machine,
+        load,
+        scenario.router,
+        replicas=scenario.replicas,
+        autoscaler=scenario.autoscaler,
+        seed=scenario.seed,
+    )
+
+
+def _left_hull(cost: StepCost, found: Sequence[Served]) -> tuple[str, ...]:
+    """Return the dimensions in which some engine went beyond what was calibrated."""
+    return cost.leaving_hull(
+        max(served.most_tokens for served in found),
+        max(served.most_decode_reqs for served in found),
+        max(served.longest_context for served in found),
     )
 
 

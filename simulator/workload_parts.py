@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
@@ -16,11 +16,14 @@ class Described(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    #: What an error is about.
+    about: ClassVar[str] = "workload"
+
     def __init__(self, **data: Any) -> None:
         try:
             super().__init__(**data)
         except ValidationError as error:
-            raise input_error(error, "workload") from None
+            raise input_error(error, self.about) from None
 
 
 def _number_or_inf(value: float) -> float | str:

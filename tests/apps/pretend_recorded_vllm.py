@@ -65,6 +65,7 @@ if __name__ == "__main__":
         sys.exit("torch.OutOfMemoryError: CUDA out of memory")
     assert "servecast_recorder.scheduler.RecordingScheduler" in sys.argv
     sys.stdout.write("INFO 12-01 03:00:00 [core.py:1] Initializing a V1 LLM engine (v0.24.0) with config: x\n")
+    sys.stdout.write(f"process {os.getpid()}\n")
     sys.stdout.flush()
     RECORDED, ENGINE = Recorded(), asyncio.Lock()
     with FakeServer(answer, port=int(sys.argv[sys.argv.index("--port") + 1]), max_model_len=600):

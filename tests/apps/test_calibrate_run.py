@@ -1,7 +1,10 @@
 """``servecast calibrate run`` against a program in vLLM's place that records itself as the real one does."""
 
 import json
+import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,33 @@ def test_a_run_is_not_overwritten_but_resumed(finished):
     assert resumed.exit_code == 0, resumed.output
     assert len(list((out / "bursts").glob("*.json"))) > before
     assert (out / "server-1.log").is_file()
+
+
+def eventually(condition, patience_s: float = 20.0) -> bool:
+    until = time.monotonic() + patience_s
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_a_killed_run_takes_its_server_along_and_can_be_resumed(tmp_path):
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "apps.cli", *command(out, minutes="5")]
+    with subprocess.Popen(words, cwd=PRETEND.parents[2], stderr=subprocess.DEVNULL) as run:
+        assert eventually(lambda: len(list((out / "bursts").glob("*.json"))) >= 4)
+        run.kill()
+    server = int(re.search(r"process (\d+)", (out / "server.log").read_text())[1])
+    assert eventually(lambda: not Path(f"/proc/{server}").exists())
+    before = [path.read_bytes() for path in sorted((out / "bursts").glob("*.json"))]
+    again = CliRunner().invoke(app, command(out, "--resume"))
+    assert again.exit_code == 0, again.output
+    after = [path.read_bytes() for path in sorted((out / "bursts").glob("*.json"))]
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    keys = [json.loads(burst)["key"] for burst in after]
+    assert len(set(keys)) == len(keys), "it goes on where it was"
+    assert {json.loads(burst)["part"] for burst in after} == {"01", "02"}
+    assert (out / "profile.json").is_file()
 
 
 @pytest.mark.parametrize(
