@@ -9,7 +9,7 @@ import tempfile
 
 import numpy as np
 
-from simulator.streaming.sketch import Floats, Ints, Sketch, between
+from simulator.streaming.sketch import Floats, Ints, Sketch, between, neighbours
 
 _PIECE = 1 << 16
 _PAIR = np.dtype([("value", np.float64), ("count", np.int64)])
