@@ -52,8 +52,8 @@ def main() -> int:
     share = on["prefix_cache_hit_rate"] / most["prefix_cache_hit_rate"]
     print(
         f"\nIt takes {gain:.0%} off the mean TTFT; the trace would allow {possible:.0%}: of what could be hit, one\n"
-        f"server holds {share:.0%}. What limits it is the size of the cache (conversations come back after others have\n"
-        "taken their blocks), so more memory for KV, or routing by prefix, pays before any other flag."
+        f"server holds {share:.0%}. What limits it is the size of the cache (conversations come back after others\n"
+        "have taken their blocks), so more memory for KV, or routing by prefix, pays before any other flag."
     )
     print("Not in these times: what hashing the blocks costs the CPU.")
     print("What turns it: shorter pauses between turns, a long system prompt that all share, fewer users per server.")
