@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from calibration.evidence import guidellm, inference_perf, mooncake, openai_batch, prometheus, vllm_bench
@@ -37,7 +40,23 @@ def read_evidence(path: Path, *more: Path, format: str = "auto", options: Option
     unchecked = (
         () if found.checked else (f"the format {found.title} could not be checked against its tool's own output",)
     )
-    return [Evidence(**{**vars(each), "notes": (*each.notes, *unchecked)}) for each in found.read(source, chosen)]
+    return [
+        replace(each, metrics=_finite(each.metrics), notes=(*each.notes, *unchecked))
+        for each in _read(found, source, chosen)
+    ]
+
+
+def _read(format: Format, source: Source, options: Options) -> list[Evidence]:
+    """Return what the reader finds; whatever it stumbles over is a file that breaks its format."""
+    try:
+        return format.read(source, options)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise InputError(f"{source.name}: is not a {format.title} file as it is known here ({reason[:120]})") from None
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if math.isfinite(value)}
 
 
 def recognised(source: Source) -> Format:
@@ -63,18 +82,20 @@ def _folder(folder: Path, format: str, options: Options) -> list[Evidence]:
         if paths:
             break
     else:
-        paths = sorted(path for path in folder.rglob("*.json") if _is_bench(path))
+        paths = sorted(path for path in folder.rglob("*.json") if _is_run_of_bench(path))
     if not paths:
         raise InputError(f"{folder}: holds no result of `vllm bench serve` or sweep, and no report of inference-perf")
-    found = [each for path in paths for each in read_evidence(path, format=format, options=options)]
-    names = [str(path.relative_to(folder)) for path in paths]
-    if len(found) != len(paths):
-        return found
-    return [Evidence(**{**vars(each), "name": name}) for each, name in zip(found, names, strict=True)]
+    return [
+        replace(each, name=str(path.relative_to(folder)))
+        for path in paths
+        for each in read_evidence(path, format=format, options=options)
+    ]
 
 
-def _is_bench(path: Path) -> bool:
+def _is_run_of_bench(path: Path) -> bool:
+    """Whether *path* is one run: a sweep's ``summary.json`` repeats them, its ``warmup.json`` is not meant to count."""
     try:
-        return vllm_bench.recognise(Source.read(path))
+        source = Source.read(path)
     except InputError:
         return False
+    return path.name != "warmup.json" and isinstance(source.document, dict) and vllm_bench.recognise(source)

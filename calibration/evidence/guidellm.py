@@ -12,7 +12,6 @@ from typing import Any
 
 from calibration.evidence.evidence import Evidence, Format, Options, Source
 from calibration.evidence.seen import Seen, evidence_of
-from simulator.errors import InputError
 
 TOOL = "GuideLLM"
 
@@ -26,17 +25,12 @@ def recognise(source: Source) -> bool:
 
 
 def read(source: Source, options: Options) -> list[Evidence]:
-    """Return one evidence a benchmark; `InputError` naming what a request lacks."""
+    """Return one evidence a benchmark."""
     benchmarks = source.document["benchmarks"]
-    found = []
-    for number, benchmark in enumerate(benchmarks, 1):
-        name = source.path.name if len(benchmarks) == 1 else f"{source.path.name}#{number}"
-        try:
-            found.append(_evidence(benchmark, name))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise InputError(f"{name}: is not a GuideLLM report as versions 0.2 to 0.8 write it ({reason})") from None
-    return found
+    names = (
+        [source.path.name] if len(benchmarks) == 1 else [f"{source.path.name}#{k + 1}" for k in range(len(benchmarks))]
+    )
+    return [_evidence(benchmark, name) for benchmark, name in zip(benchmarks, names, strict=True)]
 
 
 def _evidence(benchmark: Mapping[str, Any], name: str) -> Evidence:

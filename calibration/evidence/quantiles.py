@@ -18,6 +18,8 @@ LEVELS = 64
 
 def lengths(shares: Sequence[float], values: Sequence[float], mean: float) -> str:
     """Return the specification of the distribution with cumulative *shares* (0..1, ascending) at *values* (tokens)."""
+    if not np.isfinite([mean, *shares, *values]).all():
+        raise ValueError("a length is no number")
     if mean <= 0:
         return "1"
     levels = (np.arange(LEVELS) + 0.5) / LEVELS

@@ -7,6 +7,7 @@ they call TPOT.  Where the tool's own value differs by more than `TOLERANCE`, th
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,10 @@ def evidence_of(
 
     *concurrency* makes it a closed loop of so many clients, else the requests are sent at their times.
     """
+    for number, request in enumerate(requests, 1):
+        times = (request.sent_s, request.ttft_s, request.e2el_s, *request.itl_s)
+        if not all(math.isfinite(value) for value in times) or min(request.ttft_s, request.e2el_s) < 0:
+            raise ValueError(f"request {number} has a time that is no number or negative")
     zero = min(request.sent_s for request in requests)
     document = {
         "name": name,

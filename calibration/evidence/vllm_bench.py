@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from calibration.bench_json import BenchResult, read_bench
 from calibration.evidence.evidence import Evidence, Format, Options, Source
 from calibration.evidence.seen import contradictions
@@ -37,6 +39,8 @@ def read(source: Source, options: Options) -> list[Evidence]:
 def _evidence(result: BenchResult, data: Mapping[str, Any]) -> Evidence:
     if result.run is None:
         return _sums(result, data)
+    if not np.isfinite([*result.run.seen.ttft_s, *result.run.seen.e2el_s]).all():
+        raise ValueError("a request has a time that is no number")
     seen = result.run.summary()
     metrics = {key: value for key, value in seen.items() if isinstance(value, (int, float)) and value == value}
     own = {key: result.summary.get(key) for key in ("mean_tpot_ms", "mean_ttft_ms", "mean_e2el_ms")}

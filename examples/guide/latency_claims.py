@@ -30,7 +30,7 @@ from simulator.workload import ConcurrencyWorkload, RateWorkload
 
 def block_size_24() -> Judged:
     """Block size 24 halves p99."""
-    load = RateWorkload(rate=10, num_prompts=1000, **LONG_ANSWERS)
+    load = RateWorkload(rate=10, num_prompts=600, **LONG_ANSWERS)
     refused = []
     for version in ("0.24.0", "0.6.3"):
         try:
@@ -55,8 +55,8 @@ def block_size_24() -> Judged:
 
 def alert_thresholds() -> Judged:
     """Alert at waiting > 50 and KV > 95 %."""
-    chats = {"num_prompts": 3000, **CHAT}
-    answers = {"num_prompts": 1200, **LONG_ANSWERS}
+    chats = {"num_prompts": 2500, **CHAT}
+    answers = {"num_prompts": 900, **LONG_ANSWERS}
     cases = {
         "compute runs out": ask(LLAMA, RateWorkload(rate=52, **chats), **H200),
         "`max_num_seqs` 32 runs out": ask(f"{LLAMA} --max-num-seqs 32", RateWorkload(rate=16, **chats), **H200),
@@ -150,8 +150,8 @@ def more_seqs_raise_ttft() -> Judged:
     """A larger max_num_seqs raises TTFT."""
     loads = {
         "chats, 14/s": ("", RateWorkload(rate=14, num_prompts=800, **CHAT)),
-        "256 clients at once": ("", ConcurrencyWorkload(concurrency=256, num_prompts=1500, **CHAT)),
-        "out of KV cache": (LITTLE_KV, RateWorkload(rate=10, num_prompts=800, **LONG_ANSWERS)),
+        "256 clients at once": ("", ConcurrencyWorkload(concurrency=256, num_prompts=1000, **CHAT)),
+        "out of KV cache": (LITTLE_KV, RateWorkload(rate=10, num_prompts=600, **LONG_ANSWERS)),
     }
     lines, changes = [], []
     for name, (flags, load) in loads.items():

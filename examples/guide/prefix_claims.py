@@ -10,7 +10,7 @@ def hit_rate_of_chats() -> Judged:
     """The prefix hit rate of chats is 70 %."""
     words = {
         "rate": 1.5,
-        "num_prompts": 1200,
+        "num_prompts": 900,
         "prompt_tokens": "lognormal:150:0.8",
         "output_tokens": "lognormal:200:0.7",
     }

@@ -76,7 +76,10 @@ def test_a_folder_of_a_sweep_gives_one_run_a_file(tmp_path):
     for name in ("run-a", "run-b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run=0.json").write_bytes((DATA / "vllm-bench-0.32-plain.json").read_bytes())
-    (tmp_path / "summary.json").write_text("[]")  # a sweep writes its own tables too
+    runs = json.dumps([json.loads((tmp_path / "run-a" / "run=0.json").read_text())] * 2)
+    (tmp_path / "run-a" / "summary.json").write_text(runs)  # a sweep repeats its runs there
+    (tmp_path / "run-a" / "warmup.json").write_bytes((DATA / "vllm-bench-0.32-plain.json").read_bytes())
+    (tmp_path / "run-b" / "run=1.failure.json").write_text('{"error": "x"}')
     assert [each.name for each in read_evidence(tmp_path)] == ["run-a/run=0.json", "run-b/run=0.json"]
 
 
