@@ -12,7 +12,7 @@ from apps.ui import choices
 from apps.ui.link import left_out
 from apps.ui.look import problem
 from apps.ui.question import MAX_REQUESTS, MAX_UPLOAD
-from apps.ui.state import change, checked, controlled, link_problems, question, reset, said, say
+from apps.ui.state import change, checked, controlled, labelled, link_problems, question, reset, said, say
 from apps.ui.work import LIMIT_S, MEMORY_BYTES
 from simulator.errors import InputError, ServecastError
 from simulator.traces import NAMES
@@ -26,10 +26,7 @@ def load_inputs() -> None:
     asked = question()
     if not asked.scenario_json:
         st.markdown("##### Load")
-        controlled(
-            "load", st.segmented_control, "Load", list(_LOADS), format_func=_LOADS.__getitem__,
-            label_visibility="collapsed", width="stretch",
-        )  # fmt: skip
+        labelled("load", st.segmented_control, "Load", _LOADS, label_visibility="collapsed", width="stretch")
         {"rate": _rate, "concurrency": _clients, "trace": _trace, "file": _file}[asked.load]()
         controlled(
             "num_prompts", st.select_slider, "Requests", choices.among(choices.REQUESTS, asked.num_prompts),

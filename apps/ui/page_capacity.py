@@ -12,7 +12,7 @@ from apps.ui import tasks
 from apps.ui.figures.capacity import load_curve
 from apps.ui.look import answer, badges, chart, problem, table
 from apps.ui.question import Question, searched
-from apps.ui.state import ask, controlled, question, take_back
+from apps.ui.state import ask, controlled, labelled, question, take_back
 from apps.ui.work import SLOW_LIMIT_S, Job
 from simulator.errors import ServecastError
 
@@ -73,7 +73,7 @@ def _inputs(asked: Question) -> Scenario | None:
         controlled("slo", st.text_input, "SLO", help=_SLO_HELP)
         slo_problem = _told(lambda: _slo(asked))
     with two:
-        controlled("axis", st.radio, "Load is", list(_AXES), format_func=_AXES.__getitem__, horizontal=True)
+        labelled("axis", st.radio, "Load is", _AXES, horizontal=True)
     with three:
         if asked.axis == "users":
             controlled("think_time", st.text_input, "Think time", help="20s, exponential:20s, lognormal:MEDIAN:SIGMA …")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -13,7 +14,7 @@ from apps.ui.figures.latency import distribution, shares_of
 from apps.ui.line import with_flag
 from apps.ui.look import answer, chart, problem, table
 from apps.ui.question import Question, check, profile_names
-from apps.ui.state import ask, change, controlled, keep, kept, question, said, say
+from apps.ui.state import ask, change, controlled, keep, kept, labelled, question, said, say
 from apps.ui.tasks import Run
 from apps.ui.waiting import answer_of, until_done
 from apps.ui.work import Job
@@ -46,9 +47,9 @@ def _b_inputs(asked: Question) -> None:
     problem(said("b_server"))
     one, two, three, four = st.columns(4)
     with one:
-        controlled("b_profile", st.selectbox, "Profile of B", ["", *profile_names()], format_func=_as_a)
+        labelled("b_profile", st.selectbox, "Profile of B", _as_a(profile_names()))
     with two:
-        controlled("b_gpu", st.selectbox, "GPU of B", ["", *catalogue.gpu_names()], format_func=_as_a)
+        labelled("b_gpu", st.selectbox, "GPU of B", _as_a(catalogue.gpu_names()))
     with three:
         controlled("b_vllm_version", st.text_input, "vLLM version of B", placeholder="as A")
     with four:
@@ -66,8 +67,8 @@ def _b_inputs(asked: Question) -> None:
             st.button(label, key=f"idea_{name}", on_click=_idea, args=(name, value))
 
 
-def _as_a(name: str) -> str:
-    return name or "as A"
+def _as_a(names: Sequence[str]) -> dict[str, str]:
+    return {"": "as A"} | {name: name for name in names}
 
 
 def _take_b(text: str) -> None:

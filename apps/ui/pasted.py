@@ -21,7 +21,8 @@ _TELLING = re.compile(
     r"LLM engine \(v|API server version|█  version|non-default args|max model len|max_model_len|max_seq_len|"
     r"Chunked prefill|Asynchronous scheduling|V2 Model Runner|Model loading took|model weights take|non_torch|"
     r"[Aa]vailable KV cache memory|GPU KV cache size|Maximum concurrency|GPU blocks|cuda blocks|num_gpu_blocks|"
-    r"Graph captur|CUDA graph (?:pool )?memory|gpu_memory_utilization|Desired GPU memory|No available memory|To serve at least|"
+    r"Graph captur|CUDA graph (?:pool )?memory|"
+    r"gpu_memory_utilization|Desired GPU memory|No available memory|To serve at least|"
     r"max seq len|Free memory on device|peak activation|Initial free memory|[Mm]emory profiling"
 )
 _LONGEST_LINE = 4000

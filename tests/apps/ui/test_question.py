@@ -9,7 +9,8 @@ import pytest
 
 from apps.cli import main
 from apps.ui import tasks
-from apps.ui.question import MAX_REQUESTS, Question, check, command, searched
+from apps.ui.command import command
+from apps.ui.question import MAX_REQUESTS, Question, check, searched
 from simulator.errors import InputError
 from simulator.scenario import Scenario
 from simulator.workload import RateWorkload
