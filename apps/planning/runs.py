@@ -13,6 +13,7 @@ have the same servecast installed.  The results do not depend on who computes th
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -22,6 +23,12 @@ from typing import Any, Literal, TypeVar
 from apps.planning.cluster import connected
 from apps.planning.progress import Progress, shown
 from simulator.errors import InputError, ServecastError
+
+#: Processes come in crowds: calls of a few tasks more or less find those of the call before.
+_CROWD = 16
+
+#: The kind of a failure of a task whose workers died.
+_LOST = "LostTask"
 
 Backend = Literal["processes", "dask"]
 Task = TypeVar("Task")
@@ -74,7 +81,8 @@ def run_many(
             if backend == "dask"
             else f"scheduler {scheduler} is of no use to processes on this machine; add --backend dask"
         )
-    return _watched(_results(function, tasks, workers, scheduler, ordered), len(tasks), progress)
+    results = _watched(_results(function, tasks, workers, scheduler), len(tasks), progress)
+    return _in_order(results) if ordered else results
 
 
 def run_all(function: Callable[[Task], Found], tasks: Sequence[Task], **settings: Any) -> list[Found | Failure]:
@@ -84,11 +92,22 @@ def run_all(function: Callable[[Task], Found], tasks: Sequence[Task], **settings
 
 def _watched(
     results: Generator[tuple[int, Found | Failure], None, None], count: int, progress: Progress
-) -> Iterator[tuple[int, Found | Failure]]:
+) -> Generator[tuple[int, Found | Failure], None, None]:
     with shown(progress, count) as advance, closing(results):
         for pair in results:
             advance()
             yield pair
+
+
+def _in_order(results: Generator[tuple[int, Found | Failure], None, None]) -> Iterator[tuple[int, Found | Failure]]:
+    early: dict[int, Found | Failure] = {}
+    due = 0
+    with closing(results):
+        for index, found in results:
+            early[index] = found
+            while due in early:
+                yield due, early.pop(due)
+                due += 1
 
 
 def _results(
@@ -96,21 +115,32 @@ def _results(
     tasks: Sequence[Task],
     workers: int | None,
     scheduler: str | None,
-    ordered: bool,
 ) -> Generator[tuple[int, Found | Failure], None, None]:
     from joblib import cpu_count
 
-    processes = min(workers or cpu_count(), len(tasks))
-    if scheduler is None and processes <= 1:
+    limit = workers or cpu_count()
+    if scheduler is None and (limit == 1 or len(tasks) <= 1):
         for index, task in enumerate(tasks):
             yield _attempt(function, index, task)
         return
-    with _processes() if scheduler is None else _cluster(scheduler):
-        yield from _parallel(function, tasks, processes, ordered)
+    numbered = list(enumerate(tasks))
+    if scheduler is None:
+        with _processes():
+            yield from _parallel(function, numbered, min(limit, _CROWD * math.ceil(len(tasks) / _CROWD)))
+        return
+    with _cluster(scheduler):
+        lost = []
+        for index, found in _parallel(function, numbered, limit):
+            if isinstance(found, Failure) and found.kind == _LOST:
+                lost.append(index)
+            else:
+                yield index, found
+        for index in lost:  # alone this time: Dask also blames those who waited at a worker that somebody else killed
+            yield from _parallel(function, [numbered[index]], 1)
 
 
 def _parallel(
-    function: Callable[[Task], Found], tasks: Sequence[Task], processes: int, ordered: bool
+    function: Callable[[Task], Found], numbered: Sequence[tuple[int, Task]], processes: int
 ) -> Iterator[tuple[int, Found | Failure]]:
     import warnings
 
@@ -119,13 +149,14 @@ def _parallel(
 
     parallel = Parallel(
         n_jobs=processes,
-        return_as="generator" if ordered else "generator_unordered",
+        return_as="generator_unordered",
         batch_size=1,  # a result is handed over when it is there, not with its neighbours
         max_nbytes=None,
     )
-    calls = (delayed(_attempt)(function, index, task) for index, task in enumerate(tasks))
-    with warnings.catch_warnings(), closing(parallel(calls)) as results:
-        warnings.filterwarnings("ignore", message=".*(tasks which were still being processed|worker stopped).*")
+    calls = (delayed(_attempt)(function, index, task) for index, task in numbered)
+    for told in (".*tasks which were still being processed.*", ".*A worker stopped while some jobs were given.*"):
+        warnings.filterwarnings("ignore", message=told)  # an early end is wanted; a lost worker is an error of its own
+    with closing(parallel(calls)) as results:
         try:
             yield from results
         except BrokenProcessPool:
@@ -161,7 +192,7 @@ def _leave_interrupts_to_the_parent() -> None:
 
 def _lost(arguments: tuple[Any, int, Any], error: BaseException) -> tuple[int, Failure]:
     if type(error).__name__ == "KilledWorker":
-        return arguments[1], Failure("LostTask", "the workers that ran it died; give them more memory")
+        return arguments[1], Failure(_LOST, "the workers that ran it died; give them more memory")
     return arguments[1], _failure(error)
 
 

@@ -43,10 +43,21 @@ def test_a_cluster_gives_the_numbers_of_this_machine_and_failures_alike(cluster)
     assert there[2] == Failure("ValueError", "three")
 
 
+def where(_: int) -> int:
+    return os.getpid()
+
+
+def test_a_cluster_of_one_core_computes_too():
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL") as small:
+        assert os.getpid() not in run_all(where, range(3), backend="dask", scheduler=small.scheduler_address)
+
+
 def test_a_task_that_kills_its_workers_is_one_failure(cluster):
-    found = dict(run_many(die, range(4), backend="dask", scheduler=cluster))
-    assert found[1] == Failure("LostTask", "the workers that ran it died; give them more memory")
-    assert [found[number] for number in (0, 2, 3)] == [0, 2, 3]
+    found = dict(run_many(die, range(6), backend="dask", scheduler=cluster))
+    assert found.pop(1) == Failure("LostTask", "the workers that ran it died; give them more memory")
+    assert found == {number: number for number in (0, 2, 3, 4, 5)}  # also those that waited at the same workers
 
 
 def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch):
