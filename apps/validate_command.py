@@ -187,6 +187,7 @@ def _on_a_server(
     client: SendsRequests,
 ) -> Validation:
     """Predict, then measure on a server that is started here or runs at *url*."""
+    import shutil
     import tempfile
 
     from calibration.live_validation import LiveServer
@@ -199,14 +200,21 @@ def _on_a_server(
         raise InputError('no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B"; also with --url')
     scenario = Scenario.from_command(command, workload=options.workload(**source), seed=how.seed, **server)
     runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, client=client, progress=say)
-    with tempfile.TemporaryDirectory(prefix="servecast-") as temporary:
-        folder = out if out is not None else Path(temporary)
-        try:
-            return of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)
-        except ServerError as error:
-            if error.log_tail:
-                say(error.log_tail)
-            raise
+    folder = out if out is not None else Path(tempfile.mkdtemp(prefix="servecast-"))
+    try:
+        found = of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)
+    except BaseException as error:
+        if isinstance(error, ServerError) and error.log_tail:
+            say("the last lines of the log:")
+            say("\n".join(f"  | {line[:200]}" for line in error.log_tail.splitlines()))
+        if any(folder.glob("*")):
+            say(f"what was measured until then is in {folder}")
+        elif out is None:
+            folder.rmdir()
+        raise
+    if out is None:
+        shutil.rmtree(folder)
+    return found
 
 
 def _show(done: Validation, report: Path | None, format: Any, output: Path | None) -> None:

@@ -65,10 +65,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def fetch(url: str, timeout_s: float = 5.0) -> str:
+def fetch(url: str, timeout_s: float = 5.0, api_key: str | None = None) -> str:
     """Return the body at *url*; OSError or HTTPException if there is no good answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=timeout_s) as answer:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
+    with opener.open(request, timeout=timeout_s) as answer:
         return str(answer.read().decode("utf-8", errors="replace"))
 
 
@@ -86,8 +87,8 @@ class Attached:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
-        if not self.url.startswith(("http://", "https://")):
-            raise InputError(f"--url {url}: must start with http:// or https://")
+        if not self.url.startswith("http://"):
+            raise InputError(f"--url {url}: must start with http:// (the client speaks no https)")
         if not is_healthy(self.url):
             raise InputError(f"--url {url}: no healthy server answers at {self.url}/health; start it first")
 
@@ -113,13 +114,14 @@ class VllmServer:
         log: Path,
         env: Mapping[str, str] | None = None,
         startup_timeout_s: float = 900.0,
+        hint: str = "give the whole path",
         progress: Progress = lambda _: None,
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [*command, "--host", "127.0.0.1", "--port", str(self.port)]
         self._log, self._env = log, dict(env or {})
-        self._timeout_s, self._progress = startup_timeout_s, progress
+        self._timeout_s, self._hint, self._progress = startup_timeout_s, hint, progress
         self._process: subprocess.Popen[bytes] | None = None
         self._signals = contextlib.ExitStack()
 
@@ -168,7 +170,7 @@ class VllmServer:
             except OSError as error:
                 name = self._command[0]
                 raise ServerError(
-                    f"cannot start {name!r} ({error.strerror}); say how to start vLLM with --vllm"
+                    f"cannot start {name!r} ({error.strerror}); is vLLM installed here? {self._hint}"
                 ) from None
 
     def _wait_until_healthy(self) -> None:

@@ -89,9 +89,9 @@ def test_a_server_that_is_never_healthy_is_given_up_and_stopped(tmp_path):
     assert not is_running(held.pid)
 
 
-def test_a_command_that_does_not_exist_names_the_option(tmp_path):
-    missing = VllmServer(["no-such-vllm"], log=tmp_path / "server.log")
-    with pytest.raises(ServerError, match="--vllm"), missing:
+def test_a_command_that_does_not_exist_is_told_with_a_hint(tmp_path):
+    missing = VllmServer(["no-such-vllm"], log=tmp_path / "server.log", hint="say how with --vllm")
+    with pytest.raises(ServerError, match=r"is vLLM installed here\? say how with --vllm"), missing:
         pass
 
 
