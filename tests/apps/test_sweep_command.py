@@ -205,7 +205,7 @@ def test_a_dask_cluster_of_this_machine_gives_the_same_rows(tmp_path, capsys):
     from distributed import LocalCluster
 
     words = [word for word in [*BASE, *AXES] if word not in ("--workers", "1")]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL") as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL") as cluster:
         code, there, err = run(
             capsys, *words, "--backend", "dask", "--scheduler", cluster.scheduler_address, "--format", "csv"
         )

@@ -13,9 +13,14 @@ from simulator.workload import RateWorkload
 
 @pytest.fixture(scope="module")
 def cluster():
+    import dask
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL") as running:
+    fewer_deaths = dask.config.set({"distributed.scheduler.allowed-failures": 1})  # a worker takes a second to start
+    with (
+        fewer_deaths,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL") as running,
+    ):
         yield running.scheduler_address
 
 
@@ -50,7 +55,7 @@ def where(_: int) -> int:
 def test_a_cluster_of_one_core_computes_too():
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL") as small:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL") as small:
         assert os.getpid() not in run_all(where, range(3), backend="dask", scheduler=small.scheduler_address)
 
 

@@ -204,3 +204,14 @@ def test_half_an_interval_is_students():
 
     assert half_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(2.920 / 3**0.5, rel=1e-3)
     assert half_interval(np.array([1.0])) is None
+
+
+@given(st.text(max_size=40), st.sampled_from(["rate", "gpu", "gpu,rate", "max_num_seqs,enforce_eager"]))
+def test_whatever_is_written_is_a_sweep_or_one_line(text, axis):
+    try:
+        sweep = Sweep(command=SERVE, vary={axis: read_choices(text, axis)})
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert read_sweep(write_sweep(sweep, "s.yaml"), "s.yaml") == sweep
+        assert read_sweep(write_sweep(sweep, "s.toml"), "s.toml") == sweep
