@@ -176,14 +176,14 @@ _CURVE = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2)
 _LOWER = (0.03, 0.01, 0.003)
 _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
-_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 25, 2000, 12_000
+_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 80, 4000, 30_000
 _PER_USER, _LONGER = 4, 3
 #: A rate at which nobody waits to send.
 _ALL_AT_ONCE = 1e9
 
 
 def requests_for(in_system: float) -> int:
-    """Return how many requests a run needs: 25 generations of those in the system at once, from 2,000 to 12,000."""
+    """Return how many requests a run needs: 80 generations of those in the system at once, from 4,000 to 30,000."""
     return int(min(max(_PER_REQUEST_IN_SYSTEM * in_system, _LEAST), _MOST))
 
 

@@ -2,9 +2,9 @@
 
     ttft_p99=500ms,tpot_p95=40ms,e2el_mean=10s,goodput=95%:ttft=500ms:tpot=40ms
 
-Latencies are those of `simulator.metrics` (ttft, tpot, itl, e2el), statistics ``mean``, ``median`` and ``pNN``; either
-order (``p99_ttft``) is read.  Goodput is the share of *sent* requests that keep every limit behind it, each request by
-itself, as `vllm bench serve --goodput` counts them (there per second).
+Latencies are those of `simulator.metrics` (ttft, tpot, itl, e2el), statistics ``mean``, ``pNN`` and ``median`` (p50);
+either order (``p99_ttft``) is read.  Goodput is the share of *sent* requests that keep every limit behind it, each
+request by itself, as `vllm bench serve --goodput` counts them (there per second).
 
 A request that failed, was rejected or never finished keeps no limit: it counts as infinitely late in percentiles, and
 one of them makes a mean infinite.  Inside: seconds and shares 0..1.
@@ -26,7 +26,7 @@ Name = Literal["ttft", "tpot", "itl", "e2el"]
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _EXAMPLE = "ttft_p99=500ms,tpot_p95=40ms,goodput=95%:ttft=500ms:tpot=40ms"
-_ALIASES = {"e2e": "e2el", "p50": "median"}
+_ALIASES = {"e2e": "e2el", "median": "p50"}
 #: Scores are cut at this many e-folds: beyond, how far a target is off no longer matters.
 FARTHEST = 3.0
 
@@ -40,7 +40,7 @@ class Target(_Frozen):
 
     kind: Literal["latency"] = "latency"
     latency: Name
-    statistic: str = Field(pattern=r"^(mean|median|p\d{1,2}(\.\d+)?)$")
+    statistic: str = Field(pattern=r"^(mean|p\d{1,2}(\.\d+)?)$")
     limit_s: float = Field(gt=0)
 
     @property
@@ -59,7 +59,7 @@ class Target(_Frozen):
             return math.inf if failed else math.nan
         if self.statistic == "mean":
             return math.inf if failed else sample.mean()
-        percent = 50.0 if self.statistic == "median" else float(self.statistic[1:])
+        percent = float(self.statistic[1:])
         # Failures come last in order; in pooled gaps they weigh as the average request does.
         lost = failed * len(sample) / max(1, len(seen.ttft_s))
         last = (len(sample) + lost - 1) * percent / 100
@@ -145,7 +145,7 @@ def _latency(part: str) -> Target:
     left, limit = _sides(part)
     words = [_ALIASES.get(word, word) for word in left.removesuffix("_ms").split("_")]
     names = [word for word in words if word in LATENCIES]
-    statistics = [word for word in words if re.fullmatch(r"mean|median|p\d{1,2}(\.\d+)?", word)]
+    statistics = [word for word in words if re.fullmatch(r"mean|p\d{1,2}(\.\d+)?", word)]
     if len(words) != 2 or len(names) != 1 or len(statistics) != 1:
         raise InputError(
             f"SLO: {part[:60]!r} is no target; write LATENCY_STATISTIC=LIMIT with one of {', '.join(LATENCIES)} and "
