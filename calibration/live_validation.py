@@ -141,11 +141,7 @@ class LiveServer:
             with Attached(self._url) as attached:
                 yield attached
             return
-        words = shlex.split(command)
-        if not ("serve" in words[:4] or "vllm.entrypoints.openai.api_server" in words[:4]):
-            raise InputError(
-                f"{command[:60]!r}: cannot be started here; give a `vllm serve ...` line, or --url of a server"
-            )
+        words = words_of(command)
         with tempfile.TemporaryDirectory(prefix="servecast-recorder-") as place:
             recorder = set_up(Path(place), folder / _RECORD, gpu_times=False)
             words = [*words, *recorder.arguments]
@@ -163,6 +159,19 @@ class LiveServer:
             run = replay(target, table, max_concurrency=WARM_UP, seed=self._seed, run=1_000_000 - number)
             if run.failures and not run.answered:
                 raise ServecastError(f"the server answers no request: {run.first_error()}")
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words of a line that starts a server here; `InputError` if it does not."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"{command[:60]!r} cannot be split into words ({error}); check its quotes") from None
+    if not ("serve" in words[:4] or "vllm.entrypoints.openai.api_server" in words[:4]):
+        raise InputError(
+            f"{command[:60]!r}: cannot be started here; give a `vllm serve ...` line, or --url of a server"
+        )
+    return words
 
 
 def _refuse_to_overwrite(folder: Path, names: Sequence[str]) -> None:

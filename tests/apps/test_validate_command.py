@@ -64,6 +64,10 @@ def test_the_measured_side_may_be_a_shipped_run(capsys):
         (["--recorded", ".", "--workload", "x"], "no x.requests.json"),
         (["--measured", "h200-llama-3.1-8b-c32", "--bar", "speed=3"], "no metric is called 'speed'"),
         (["--measured", "h200-llama-3.1-8b-c32", "--bar", "ttft_p50=-3"], "positive number"),
+        (["--measured", "h200-llama-3.1-8b-c32", "--replications", "2"], "at least 5 replications, got 2"),
+        (["--measured", "h200-llama-3.1-8b-c32", "--report", "/dev/null/x"], "/dev/null: cannot write there"),
+        (["docker run vllm/vllm-openai --model meta-llama/Llama-3.1-8B", "--rate", "3"], "cannot be started here"),
+        (["vllm serve meta-llama/Llama-3.1-8B", "--rate", "3", "--out", "/dev/null/x"], "/dev/null/x: cannot write"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, said, capsys):
