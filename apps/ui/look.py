@@ -40,9 +40,7 @@ _CSS = """<style>
 .sc-table th {font-weight: 600; opacity: .75} .sc-table .r {text-align: right}
 .sc-table .wrap {white-space: normal; min-width: 9rem}
 .sc-table tr:last-child td {border-bottom: none} .sc-quiet {opacity: .65; font-size: .82rem}
-[data-testid="stSidebar"] [data-testid="stBaseButton-segmented_control"],
-[data-testid="stSidebar"] [data-testid="stBaseButton-segmented_controlActive"] {
-  padding: .2rem .35rem; font-size: .88rem}
+[data-testid="stSidebar"] [data-testid="stButtonGroup"] button {padding: .2rem .3rem; min-width: 0}
 .sc-problem {color: inherit; font-size: .84rem; border-left: 3px solid #d9622b; padding: .1rem .5rem;
   background: rgba(217,98,43,.10)}
 </style>"""

@@ -143,7 +143,7 @@ def _compare(asked: Question, a: Scenario, b: Scenario) -> None:
             warnings_of(runs[side].summary, 2)
     waiting = [job for pair in pairs for job in pair if not job.done()]
     if waiting:
-        until_done(waiting[-1], f"{2 * len(done)} of {2 * len(pairs)} more runs")
+        until_done(waiting[:2], f"{2 * len(done)} of {2 * len(pairs)} more runs")
 
 
 def _warnings_differ(runs: dict[str, Run]) -> bool:

@@ -137,7 +137,7 @@ def _validation(profile: Profile) -> None:
         )
     waiting = [job for job in jobs.values() if not job.done()]
     if waiting:
-        until_done(waiting[0], f"Predicting measured runs again: {len(done)} of {len(mine)}")
+        until_done(waiting[:3], f"Predicting measured runs again: {len(done)} of {len(mine)}")
 
 
 def _error(one: dict[str, Any], metric: str) -> str:

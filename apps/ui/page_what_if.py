@@ -52,10 +52,8 @@ def page() -> None:
     _engine(run, why)
     warnings_of(run.summary)
     downloads(asked, scenario, run)
-    if not why.done():
-        until_done(why, "Looking into what requests waited for")
-    if not job.done():
-        until_done(job, f"Intervals from {REPLICATIONS} more simulations")
+    if not (why.done() and job.done()):
+        until_done([why, job], f"Intervals from {REPLICATIONS} more simulations")
 
 
 def _latencies(run: Run, bands: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ def server_inputs() -> None:
     asked = question()
     st.markdown("##### Server")
     controlled(
-        "server", st.text_area, "Start line, container args or start-up log", height=110, take=_pasted,
+        "server", st.text_area, "Start line, args or log", height=110, take=_pasted,
         help=_HELP, placeholder="vllm serve meta-llama/Llama-3.1-8B", disabled=bool(asked.scenario_json),
     )  # fmt: skip
     problem(said("server") or (None if asked.scenario_json else checked().problems.get("server")))
