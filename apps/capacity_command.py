@@ -151,7 +151,7 @@ def _question(
         given = [name for name, value in (server | shape).items() if value is not None and name != "num_prompts"]
         if command is not None or given:
             raise InputError("--scenario already holds the server and the workload; leave the other options out")
-        return Scenario.from_json(read_text(saved), str(saved))
+        return Scenario.from_text(read_text(saved), str(saved))
     if command is None:
         raise InputError('no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B", or --scenario')
     listed = shape["requests"] is not None or shape["trace"] is not None
