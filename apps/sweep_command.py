@@ -115,7 +115,7 @@ def sweep_command(
         _keep(asked, store, format, metrics)
         raise
     _show(asked, store, format, metrics, plot, x)
-    raise typer.Exit(_exit_code(store))
+    _end(store)
 
 
 def _asked(
@@ -193,11 +193,15 @@ def _show(
         draw(plot, sweep.command, found, axis, drawn, by_configuration(sweep, found, metrics or SHOWN))
 
 
-def _exit_code(store: Store) -> int:
-    """0 if anything was answered, 2 if vLLM would start or serve none of them, 1 if none could be asked."""
+def _end(store: Store) -> None:
+    """Exit code 0 if anything was answered, 2 if vLLM would serve none of it; `InputError` if nothing could be asked."""
     from apps.planning.sweep_run import OK, PASSING
+    from simulator.errors import InputError
 
-    states = {row["status"] for row in store.rows.values()}
+    rows = store.in_order()
+    states = {row["status"] for row in rows}
     if OK in states:
-        return 0
-    return 1 if states <= {"bad input", "not covered", *PASSING} else 2
+        return
+    if states <= {"bad input", "not covered", *PASSING}:
+        raise InputError(f"nothing was answered; the first reason: {rows[0]['reason']}")
+    raise typer.Exit(2)

@@ -117,7 +117,9 @@ def test_a_configuration_that_fails_is_a_row_and_the_others_go_on(tmp_path, caps
 def test_exit_code_2_if_nothing_fits_and_1_if_nothing_could_be_asked(capsys, axis, code):
     words = [word for word in BASE if word not in ("--prompt-tokens", "64")]
     words += ["--rate", "9", "--vary", "gpu_memory_utilization=0.5"] if code == 2 else ["--rate", "9"]
-    assert run(capsys, *words, "--vary", axis)[0] == code
+    found, _, err = run(capsys, *words, "--vary", axis)
+    assert found == code
+    assert ("error: nothing was answered; the first reason: " in err) == (code == 1)
 
 
 def test_json_holds_the_sweep_its_rows_and_the_averages_of_the_seeds(capsys):
