@@ -194,7 +194,7 @@ def _show(
 
 
 def _end(store: Store) -> None:
-    """Exit code 0 if anything was answered, 2 if vLLM would serve none of it; `InputError` if nothing could be asked."""
+    """Exit code 0 if anything was answered, 2 if vLLM would serve nothing; `InputError` if nothing could be asked."""
     from apps.planning.sweep_run import OK, PASSING
     from simulator.errors import InputError
 
