@@ -109,7 +109,8 @@ def _file() -> None:
 def _took(name: str) -> None:
     """Take an upload into the question, as text; say what is wrong with it instead, if anything is."""
     uploaded: Any = st.session_state.get(f"up_{name}")
-    if uploaded is None:
+    if uploaded is None:  # taken away again
+        say(name, None)
         return
     try:
         text = _text(uploaded)
