@@ -161,7 +161,7 @@ class VllmServer:
 
     def _start(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("wb") as out:
+        with self._log.open("wb") as out, _interrupted_later():
             try:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -247,6 +247,20 @@ def _handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Signals take effect after the block: between fork and its return a server would be started and forgotten."""
+    seen: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+
+    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), remember)):
+        yield
+    for number in seen[:1]:
+        signal.raise_signal(number)
 
 
 def _ending_on_sigterm() -> contextlib.AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.server import Attached, ServerError, VllmServer
+from calibration.server import Attached, ServerError, VllmServer, _interrupted_later
 from simulator.errors import InputError
 from tests.calibration.fake_server import FakeServer
 
@@ -156,3 +156,13 @@ def test_attaching_needs_a_healthy_server():
         Attached(fake.url)
     with pytest.raises(InputError, match="http://"):
         Attached("localhost:8000")
+
+
+def test_a_server_is_never_started_and_forgotten():
+    """Ctrl-C while the process is being made takes effect when it is known, so that it can be stopped."""
+    steps = []
+    with pytest.raises(KeyboardInterrupt), _interrupted_later():
+        os.kill(os.getpid(), signal.SIGINT)
+        steps.append("the process is known")
+    assert steps == ["the process is known"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
