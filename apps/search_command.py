@@ -121,22 +121,11 @@ def _question(
     scenario: Scenario, fixed: bool, slo: str | None, latency: str | None, requests: int, prices: dict[str, float]
 ) -> Question:
     from apps.planning.evaluate import METRICS, Question
-    from apps.planning.load import axis_of, native_rate
+    from apps.planning.load import axis_of, load_of
     from apps.planning.slo import Slo
     from simulator.errors import InputError
-    from simulator.workload import ConcurrencyWorkload, RateWorkload
 
     wanted = None if slo is None else Slo.parse(slo)
-    axis = axis_of(scenario)
-    workload = scenario.workload
-    if isinstance(workload, RateWorkload):
-        load = float(workload.rate)
-    elif isinstance(workload, ConcurrencyWorkload):
-        load = float(workload.concurrency)
-    elif axis == "concurrency":
-        load = float(workload.max_concurrency or 1)
-    else:
-        load = native_rate(scenario) * getattr(workload, "rate_scale", 1.0)
     name = latency or ("slo" if wanted is not None and fixed else "e2el_p99")
     key = name if name == "slo" else "{1}_{0}_ms".format(*name.split("_", 1)) if "_" in name else ""
     if (key != "slo" and key not in METRICS) or (key == "slo" and wanted is None):
@@ -145,8 +134,8 @@ def _question(
     return Question(
         scenario=scenario,
         mode="load" if fixed else "capacity",
-        axis=axis,
-        load=load,
+        axis=axis_of(scenario),
+        load=load_of(scenario),
         slo=wanted,
         latency=key,
         requests=requests,

@@ -27,9 +27,17 @@ from typing import Any
 
 from apps.planning.bracket import Bracket, refine
 from apps.planning.limits import Limit, State, binding
-from apps.planning.load import UNITS, Axis, axis_of, is_recorded, is_whole, think_time_s
+from apps.planning.load import (
+    Axis,
+    axis_of,
+    is_recorded,
+    is_whole,
+    requests_per_arrival,
+    think_time_s,
+    unit_of,
+)
 from apps.planning.local import drawn_capacities, slope_between
-from apps.planning.measure import Ask, Run, measure
+from apps.planning.measure import Ask, Run, everything, measure
 from apps.planning.points import Point
 from apps.planning.runs import Failure, run_many
 from apps.planning.slo import Slo
@@ -107,7 +115,7 @@ class Capacity:
     @property
     def unit(self) -> str:
         """The unit of the loads."""
-        return UNITS[self.axis]
+        return unit_of(self.scenario, self.axis)
 
     @property
     def point(self) -> Point | None:
@@ -166,6 +174,10 @@ def capacity(
     Everything passed and returned can be pickled.  Raises what `simulate` raises (`DoesNotFitError` ...), `InputError`
     for an SLO that cannot be read or an axis the workload does not have.
     """
+    if scenario.is_fleet:
+        raise errors.UnsupportedError(
+            "the capacity of several replicas is not searched; search that of one, and simulate the fleet at its load"
+        )
     wanted = Slo.parse(slo) if isinstance(slo, str) else slo
     return _Search(scenario, wanted, axis or axis_of(scenario), effort or Effort(), workers, watch).answer()
 
@@ -178,8 +190,6 @@ _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
 _PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 80, 4000, 30_000
 _PER_USER, _LONGER = 4, 3
-#: A rate at which nobody waits to send.
-_ALL_AT_ONCE = 1e9
 
 
 def requests_for(in_system: float) -> int:
@@ -214,15 +224,11 @@ class _Search:
 
     def _scale(self) -> float:
         """Return a load nothing exceeds by much: the throughput of all at once, or the users that make it."""
-        few = min(self.requests, 1000)
-        axis: Axis = "rate" if self.axis == "rate" else "concurrency"
-        everything = _ALL_AT_ONCE if axis == "rate" else float(few)
-        ask = Ask(self.scenario, self.slo, axis, everything, few, as_a_whole=True)
-        run = measure(ask)  # in this process: errors of the question are raised as they are
+        run = measure(everything(self.scenario, self.slo, self.axis, min(self.requests, 1000)))
         self._told()
         throughput = run.metrics["request_throughput"] or 1.0
         if self.axis == "rate":
-            return throughput
+            return throughput / requests_per_arrival(self.scenario)
         thinking = throughput * think_time_s(self.scenario)
         return max(8.0, thinking + min(self.scenario.engine.max_num_seqs, self.requests))
 

@@ -74,7 +74,7 @@ def open_window(records: Records, planned_s: Floats) -> Window:
     *planned_s* are the times at which the requests were to be sent: a client that holds requests back lets the queue
     grow on its own side.
     """
-    planned_s = np.sort(planned_s)
+    planned_s = np.sort(planned_s[np.isfinite(planned_s)])
     found = _cut(records, planned_s, 0)
     growth, keeps_up = _growth(records, planned_s, found)
     return replace(found, growth=growth, keeps_up=keeps_up)
