@@ -125,7 +125,12 @@ def _compare(asked: Question, a: Scenario, b: Scenario) -> None:
             return
     offsets = range(1, asked.replications + 1)
     pairs = [tuple(_pair_job(side, scenario, offset) for side, scenario in (("A", a), ("B", b))) for offset in offsets]
-    done = [(one.result(), two.result()) for one, two in pairs if one.done() and two.done()]
+    pending = [job for pair in pairs for job in pair if not job.done()]  # of now: what is drawn below lacks them
+    try:
+        done = [(one.result(), two.result()) for one, two in pairs if one not in pending and two not in pending]
+    except ServecastError as error:  # another seed draws what this one does not
+        problem(f"No pairs: {error}")
+        pairs, pending, done = [], [], []
     complete = bool(pairs) and len(done) == len(pairs)
     summaries = (runs["A"].summary, runs["B"].summary)
     rows = compare(*summaries, [summaries, *done] if complete else ())
@@ -141,9 +146,8 @@ def _compare(asked: Question, a: Scenario, b: Scenario) -> None:
         if runs[side].summary["warnings"] and (side == "A" or _warnings_differ(runs)):
             st.caption(f"Server {side}")
             warnings_of(runs[side].summary, 2)
-    waiting = [job for pair in pairs for job in pair if not job.done()]
-    if waiting:
-        until_done(waiting[:2], f"{2 * len(done)} of {2 * len(pairs)} more runs")
+    if pending:
+        until_done(pending[:2], f"{2 * len(done)} of {2 * len(pairs)} more runs")
 
 
 def _warnings_differ(runs: dict[str, Run]) -> bool:

@@ -42,18 +42,19 @@ def page() -> None:
     trust_badges(run.summary)
     why = ask("why", tasks.explained, scenario.to_json(None), lane="slow")
     job = ask("intervals", tasks.intervals, scenario.to_json(None), REPLICATIONS, lane="slow")
+    pending = [each for each in (why, job) if not each.done()]  # of now: what is drawn below may lack them
     try:
-        bands: Mapping[str, Any] = job.result() if job.done() else {}
+        bands: Mapping[str, Any] = job.result() if job not in pending else {}
         told = ""
     except ServecastError as error:
         bands, told = {}, str(error)
     _latencies(run, bands)
     _numbers(run, bands, told)
-    _engine(run, why)
+    _engine(run, None if why in pending else why)
     warnings_of(run.summary)
     downloads(asked, scenario, run)
-    if not (why.done() and job.done()):
-        until_done([why, job], f"Intervals from {REPLICATIONS} more simulations")
+    if pending:
+        until_done(pending, f"Intervals from {REPLICATIONS} more simulations")
 
 
 def _latencies(run: Run, bands: Mapping[str, Any]) -> None:
@@ -117,7 +118,7 @@ def _totals(run: Run) -> list[list[str]]:
     ]
 
 
-def _engine(run: Run, why: Job) -> None:
+def _engine(run: Run, why: Job | None) -> None:
     st.markdown("##### What the engine does")
     if run.limit is not None:
         badges(f"would run out first: {run.limit.title}")
@@ -131,9 +132,9 @@ def _engine(run: Run, why: Job) -> None:
         _why(why)
 
 
-def _why(job: Job) -> None:
+def _why(job: Job | None) -> None:
     """Show the parts of TTFT and what the slowest ones waited for."""
-    if not job.done():
+    if job is None:
         st.caption("Being looked into; the rest of the page stays as it is.")
         return
     try:
