@@ -161,8 +161,13 @@ def test_attaching_needs_a_healthy_server():
 def test_a_server_is_never_started_and_forgotten():
     """Ctrl-C while the process is being made takes effect when it is known, so that it can be stopped."""
     steps = []
-    with pytest.raises(KeyboardInterrupt), _interrupted_later():
-        os.kill(os.getpid(), signal.SIGINT)
-        steps.append("the process is known")
+
+    def start() -> None:
+        with _interrupted_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("the process is known")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
     assert steps == ["the process is known"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
