@@ -36,7 +36,7 @@ from apps.planning.load import (
     think_time_s,
     unit_of,
 )
-from apps.planning.local import drawn_capacities, slope_between
+from apps.planning.local import check_draws, drawn_capacities, slope_between
 from apps.planning.measure import Ask, Run, everything, measure
 from apps.planning.points import Point
 from apps.planning.runs import Failure, run_many
@@ -178,6 +178,8 @@ def capacity(
         raise errors.UnsupportedError(
             "the capacity of several replicas is not searched; search that of one, and simulate the fleet at its load"
         )
+    if effort is not None:
+        check_draws(effort.draws)
     wanted = Slo.parse(slo) if isinstance(slo, str) else slo
     return _Search(scenario, wanted, axis or axis_of(scenario), effort or Effort(), workers, watch).answer()
 

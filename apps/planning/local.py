@@ -21,7 +21,7 @@ from apps.planning.load import is_whole
 from apps.planning.measure import Ask, Run, measure
 from apps.planning.points import Point, crossing
 from apps.planning.runs import Failure, run_many
-from calibration.intervals import interval
+from calibration.intervals import LEAST_REPLICATIONS, interval
 from simulator import errors
 
 LEVEL = 0.90
@@ -59,6 +59,12 @@ def slope_between(low: Point, high: Point) -> float:
     return max((high.score - low.score) / math.log(high.load / low.load), _LEAST_SLOPE)
 
 
+def check_draws(draws: int) -> None:
+    """Raise `InputError` for a number of draws that makes no interval; 0 asks for none."""
+    if draws != 0 and draws < LEAST_REPLICATIONS:
+        raise errors.InputError(f"an interval needs at least 5 draws, got {draws}; give 0 for none")
+
+
 def drawn_capacities(
     ask: Ask,
     slope: float,
@@ -71,8 +77,7 @@ def drawn_capacities(
 
     *told* hears of the runs of each draw as it ends.
     """
-    if draws < 5:
-        raise errors.InputError(f"an interval needs at least 5 draws, got {draws}; give 0 for none")
+    check_draws(draws)
     tasks = [Near(replace(ask, replication=number, draw=number), slope) for number in range(1, draws + 1)]
     loads = []
     for found in search_all(tasks, workers=workers, told=told):

@@ -32,9 +32,9 @@ Objective = Literal["throughput", "cost"]
 BATCH = 8
 #: Digits in which two numbers must differ to be told apart.
 DIGITS = 3
-#: Proposals that cost no run (pruned, or met before) end a search after so many times its trials.
-_IDLE_FACTOR = 20
-#: What a configuration that answers nothing counts as.
+#: A search in which almost nothing can start ends at last.
+_MOST_BATCHES_PER_TRIAL, _TRIES = 20, 50
+#: What a configuration that cannot start, or answers nothing, counts as: the sampler learns to leave it.
 _WORST = 1e9
 
 
@@ -127,23 +127,55 @@ def _chosen(
     sampler = optuna.samplers.TPESampler(seed=_seed(question), n_startup_trials=max(10, trials // 4))
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
     study.enqueue_trial(_as_it_is(question, space))
-    done: set[Config] = set()
-    proposals = 0
-    while len(done) < trials and proposals < _IDLE_FACTOR * trials:
+    met: set[Config] = set()  # proposed before, in this run or in one that was interrupted
+    simulated, rng = 0, np.random.default_rng(_seed(question))
+    for _ in range(_MOST_BATCHES_PER_TRIAL * trials):
         asked = [study.ask() for _ in range(BATCH)]
         configs = [_config(trial, space) for trial in asked]
-        proposals += BATCH
-        wanted = list(dict.fromkeys(config for config in configs if config not in done))[: trials - len(done)]
+        fresh = list(dict.fromkeys(config for config in configs if config not in met))
+        others = _at_random(space, BATCH - len(fresh), met | set(fresh), rng)
+        wanted = [*fresh, *others][: trials - simulated]
+        if not wanted:
+            break
         for row in _some(question, [config for config in wanted if config not in rows], workers):
             rows[_key(row, space)] = row
             yield row
+        met |= set(wanted)
+        simulated += sum(rows[config]["status"] not in PRUNED for config in wanted)
         for trial, config in zip(asked, configs, strict=True):
-            told = rows.get(config) if config in done or config in wanted else None
-            if told is None or told["status"] in PRUNED:
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            if config in met:
+                study.tell(trial, _told(rows[config], goal))
             else:
-                done.add(config)
-                study.tell(trial, [value if math.isfinite(value) else _WORST for value in goal.costs(told)])
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        for config in (config for config in others if config in met):
+            study.add_trial(_trial(config, space, _told(rows[config], goal)))
+
+
+def _told(row: Row, goal: Goal) -> list[float]:
+    return [value if math.isfinite(value) else _WORST for value in goal.costs(row)]
+
+
+def _at_random(space: Space, count: int, met: set[Config], rng: np.random.Generator) -> list[Config]:
+    """Return up to *count* configurations not *met* before: the sampler likes to repeat itself."""
+    found: list[Config] = []
+    for _ in range(_TRIES * count):
+        if len(found) == count:
+            break
+        config = tuple((name, values[int(rng.integers(len(values)))]) for name, values in space.axes.items())
+        if config not in met and config not in found:
+            found.append(config)
+    return found
+
+
+def _trial(config: Config, space: Space, values: list[float]) -> Any:
+    import optuna
+
+    varied = [(name, value) for name, value in config if len(space.axes[name]) > 1]
+    return optuna.trial.create_trial(
+        params={name: space.axes[name].index(value) for name, value in varied},
+        distributions={name: optuna.distributions.IntDistribution(0, len(space.axes[name]) - 1) for name, _ in varied},
+        values=values,
+    )
 
 
 def _as_it_is(question: Question, space: Space) -> dict[str, int]:
