@@ -11,7 +11,7 @@ import streamlit as st
 from apps.ui import choices
 from apps.ui.link import left_out
 from apps.ui.look import problem
-from apps.ui.question import MAX_REQUESTS, MAX_UPLOAD
+from apps.ui.question import LARGEST, MAX_REQUESTS, MAX_UPLOAD
 from apps.ui.state import change, checked, controlled, labelled, link_problems, question, reset, said, say
 from apps.ui.work import LIMIT_S, MEMORY_BYTES
 from simulator.errors import InputError, ServecastError
@@ -153,7 +153,10 @@ def _refuse_bad(name: str, new: Any) -> None:
 def _more() -> None:
     with st.expander("More"):
         if not question().scenario_json:
-            controlled("seed", st.number_input, "Seed", step=1, help="The same seed gives the same requests.")
+            controlled(
+                "seed", st.number_input, "Seed", step=1, min_value=0, max_value=LARGEST,
+                help="The same seed gives the same requests.",
+            )  # fmt: skip
             if question().load == "rate":
                 controlled("burstiness", st.number_input, "Burstiness of arrivals", step=0.1, format="%.4g",
                            help="1 Poisson, below 1 bursty, as `vllm bench serve --burstiness`.")  # fmt: skip

@@ -73,7 +73,7 @@ def badges(*words: tuple[str, bool] | str) -> None:
 def problem(text: str | None) -> None:
     """Show what is wrong beside the input it is about; nothing for None."""
     if text:
-        st.html(f'<div class="sc-problem" role="alert">{escape(text)}</div>')
+        st.html(f'<div class="sc-problem" role="alert">{escape(_short(text))}</div>')
 
 
 def table(
@@ -97,6 +97,10 @@ def table(
 def chart(figure: Any, key: str) -> None:
     """Show a plotly figure in the page's theme."""
     st.plotly_chart(figure, key=key, config=CONFIG, width="stretch", theme="streamlit")
+
+
+def _short(text: str, longest: int = 600) -> str:
+    return text if len(text) <= longest else text[:longest] + " …"
 
 
 def _cell(text: str) -> str:

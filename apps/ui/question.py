@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.engine_config import EngineConfig
 from simulator.errors import ConfigError, InputError, ServecastError
@@ -28,6 +29,11 @@ MAX_REQUESTS = 20_000
 #: An upload, in bytes.
 MAX_UPLOAD = 6_000_000
 
+#: The largest whole number a browser counts exactly.
+LARGEST = 2**53 - 1
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Load = Literal["rate", "concurrency", "trace", "file"]
 
 
@@ -44,30 +50,30 @@ class Question(BaseModel):
     log: str = ""  # lines of a start-up log that tell the memory of a real server
 
     load: Load = "rate"
-    rate: float = 12.0
-    burstiness: float = 1.0
-    concurrency: int = 32
+    rate: Annotated[float, Field(gt=-math.inf)] = 12.0  # inf: all at once
+    burstiness: Finite = 1.0
+    concurrency: Whole = 32
     trace: str = "azure-conv-2023"
-    rate_scale: float = 1.0
+    rate_scale: Finite = 1.0
     requests_csv: str = ""
     prompt_tokens: str = "lognormal:300:1.0:8:4000"
     output_tokens: str = "lognormal:180:0.8"
-    num_prompts: int = 1000
+    num_prompts: Whole = 1000
     over_length: Literal["fail", "drop"] = "fail"
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=LARGEST)
 
     b_server: str = ""  # "": A's line
     b_gpu: str = ""
     b_profile: str = ""
     b_vllm_version: str = ""
-    replications: int = 4
+    replications: int = Field(default=4, ge=0, le=32)
 
     slo: str = "ttft_p99=500ms,tpot_p99=50ms"
     axis: Literal["rate", "concurrency", "users"] = "rate"
     think_time: str = "20s"  # of users, between an answer and the next request
-    target: float = 0.0  # a load to plan GPUs for; 0: the rate on the left
-    price: float = 0.0  # US $ a GPU hour; 0: the list price
-    draws: int = 0  # profiles drawn anew for the interval of the capacity
+    target: Finite = 0.0  # a load to plan GPUs for; 0: the rate on the left
+    price: Finite = 0.0  # US $ a GPU hour; 0: the list price
+    draws: int = Field(default=0, ge=0, le=40)  # profiles drawn anew for the interval of the capacity
 
     scenario_json: str = ""  # a saved scenario: stands in for server and load
 
@@ -93,7 +99,7 @@ class Checked:
     problems: dict[str, str] = field(default_factory=dict)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def check(question: Question) -> Checked:
     """Return the scenario of *question*, or a sentence beside each input that cannot be read."""
     problems: dict[str, str] = {}

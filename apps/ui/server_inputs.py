@@ -10,7 +10,7 @@ from apps.ui import choices
 from apps.ui.line import with_flag, with_model
 from apps.ui.look import problem
 from apps.ui.pasted import read_pasted
-from apps.ui.question import MAX_UPLOAD, engine_of, gpu_name, profile_names
+from apps.ui.question import engine_of, gpu_name, profile_names
 from apps.ui.state import change, checked, controlled, labelled, question, said, say
 from simulator import catalogue
 from simulator.engine_config import EngineConfig
@@ -47,8 +47,7 @@ def _pasted(text: str) -> None:
     try:
         changes = read_pasted(text)
     except ServecastError as error:
-        if len(text) <= MAX_UPLOAD:
-            say("server", " ".join(str(error).split()))
+        say("server", " ".join(str(error).split()))
         return
     say("server", None)
     change(**changes)

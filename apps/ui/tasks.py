@@ -7,6 +7,7 @@ key of the cache), and returns values that do not hold on to the whole simulatio
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from apps.planning.capacity import Capacity
+    from apps.planning.marginal import Marginal
     from simulator.result import Result
 
 #: Rows of a timeline that a picture shows, and that a file holds.
@@ -148,6 +150,13 @@ def capacity(scenario: str, slo: str, draws: int, *, tell: Callable[[Any], None]
     from apps.planning.capacity import capacity as search
 
     return search(Scenario.from_json(scenario), slo, effort=Effort(draws=draws), workers=1, watch=tell)
+
+
+def changes(found: bytes) -> list[Marginal]:
+    """Return what the nearest changes of flags would do to a capacity (pickled), as ``servecast capacity`` has them."""
+    from apps.planning.marginal import marginals
+
+    return marginals(pickle.loads(found), workers=1)
 
 
 def explained(scenario: str) -> dict[str, Any]:

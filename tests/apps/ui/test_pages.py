@@ -258,3 +258,17 @@ def until(at: AppTest, ready: Callable[[], bool], limit_s: float = 120) -> None:
         assert time.monotonic() - begun < limit_s, said(at)
         time.sleep(0.2)
         at.run()
+
+
+def test_a_stranger_s_link_never_breaks_a_page() -> None:
+    for query in (
+        {"rate": "1e300"},
+        {"rate": "inf", "num_prompts": "50"},
+        {"concurrency": "-9007199254740991", "load": "concurrency"},
+        {"prompt_tokens": "1" * 3000},
+        {"server": "<script>alert(1)</script>"},
+        {"gpu": "<b>x</b>", "profile": "../x", "vllm_version": "'"},
+        {"num_prompts": "0"},
+        {"b_server": "x", "b_gpu": "nothing"},
+    ):
+        opened("compare" if "b_server" in query else "what_if", **query)

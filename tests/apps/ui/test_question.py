@@ -145,3 +145,16 @@ def test_the_memory_is_the_command_lines_to_the_last_byte(gpu: str, capsys: pyte
     shown = plan_of(question.model_dump_json())
     assert {name: printed[name] for name in shown.model_dump()} == shown.model_dump(mode="json")
     assert code == (0 if shown.fits else 2)
+
+
+def test_the_capacity_is_the_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    question = Question(slo="ttft_p99=1us", prompt_tokens="64", output_tokens="8")
+    found = tasks.capacity(searched(question).to_json(None), question.slo, 0, tell=lambda _: None)
+    code = main([
+        "capacity", question.server, "--profile", question.profile, "--slo", question.slo, "--prompt-tokens", "64",
+        "--output-tokens", "8", "--no-marginal", "--draws", "0", "--workers", "1", "--format", "json",
+    ])  # fmt: skip
+    printed = json.loads(capsys.readouterr().out)
+    shown = json.loads(json.dumps(found.as_dict()))
+    assert code == 2
+    assert {name: printed[name] for name in shown} == shown
