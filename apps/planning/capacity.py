@@ -21,6 +21,7 @@ Not contained in the interval: what `calibration.intervals` lists.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -146,7 +147,7 @@ class Capacity:
             "interval": list(self.interval) if self.interval else None,
             "level": 0.90,
             "decided": self.decided,
-            "undecided_between": self.undecided_between,
+            "undecided_between": _without_infinity(self.undecided_between),
             "binding_target": self.target,
             "binding_limit": self.limit.as_dict() if self.limit else None,
             "at_load": point.as_dict(self.slo) if point else None,
@@ -190,12 +191,12 @@ _CURVE = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2)
 _LOWER = (0.03, 0.01, 0.003)
 _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
-_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 80, 4000, 30_000
-_PER_USER, _LONGER = 4, 3
+_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 50, 4000, 20_000
+_PER_USER, _LONGER, _CONFIRMATIONS = 4, 3, 2
 
 
 def requests_for(in_system: float) -> int:
-    """Return how many requests a run needs: 80 generations of those in the system at once, from 4,000 to 30,000."""
+    """Return how many requests a run needs: 50 generations of those in the system at once, from 4,000 to 20,000."""
     return int(min(max(_PER_REQUEST_IN_SYSTEM * in_system, _LEAST), _MOST))
 
 
@@ -263,7 +264,7 @@ class _Search:
         self.stage = "confirming"
         short, self.requests = self.requests, min(_LONGER * self.requests, _LONGER * _MOST)
         assert found.low is not None
-        if self._replicated(found.low, most=self.effort.replications).holds:
+        if self._replicated(found.low, most=_CONFIRMATIONS).holds:
             self.requests = short
             return found
         below = {load: point for load, point in self.points.items() if load <= found.low}
@@ -357,6 +358,10 @@ class _Search:
         if self.watch is not None:
             points = tuple(self.points[load] for load in sorted(self.points))
             self.watch(Progress(self.stage, self.done, self.expected, points))
+
+
+def _without_infinity(between: tuple[float, float] | None) -> list[float | None] | None:
+    return None if between is None else [load if math.isfinite(load) else None for load in between]
 
 
 def _mean_state(runs: Sequence[Run]) -> State:

@@ -30,8 +30,8 @@ from simulator.errors import InputError
 Objective = Literal["throughput", "cost"]
 
 BATCH = 8
-#: Digits in which two numbers must differ to be told apart.
-DIGITS = 3
+#: Digits in which two numbers must differ to be told apart: no prediction is better than a few percent.
+DIGITS = 2
 #: A search in which almost nothing can start ends at last.
 _MOST_BATCHES_PER_TRIAL, _TRIES = 20, 50
 #: What a configuration that cannot start, or answers nothing, counts as: the sampler learns to leave it.
