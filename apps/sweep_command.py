@@ -12,6 +12,7 @@ from apps import workload_options as options
 from apps.output import Format, FormatOption, emit, say, write_file
 
 if TYPE_CHECKING:
+    from apps.planning.runs import Workers
     from apps.planning.sweep import Sweep
     from apps.sweep_store import Store
 
@@ -108,7 +109,7 @@ def sweep_command(
     from apps.sweep_store import Store
 
     store = Store(output, asked)
-    who = run_options.run_settings(workers, backend, scheduler)
+    who = run_options.workers_of(workers, backend, scheduler)
     try:
         _run(asked, store, who, time_limit)
     except BaseException:
@@ -151,7 +152,7 @@ def _save(sweep: Sweep, path: Path) -> None:
     write_file(path, write_sweep(sweep, str(path)))
 
 
-def _run(sweep: Sweep, store: Store, who: dict[str, Any], time_limit_s: float | None) -> None:
+def _run(sweep: Sweep, store: Store, who: Workers, time_limit_s: float | None) -> None:
     from apps.planning.sweep_run import run_sweep
     from simulator.errors import InputError
 
@@ -160,7 +161,7 @@ def _run(sweep: Sweep, store: Store, who: dict[str, Any], time_limit_s: float | 
     if store.rows:
         say(f"{store.path}: {len(store.rows):,} of {len(sweep):,} rows are there already (--overwrite begins anew)")
     done = frozenset(store.rows)
-    for point, row in run_sweep(sweep, skip=done, time_limit_s=time_limit_s, progress="sweep", **who):
+    for point, row in run_sweep(sweep, skip=done, time_limit_s=time_limit_s, progress="sweep", workers=who):
         store.add(point, row)
     store.finish()
 

@@ -18,7 +18,7 @@ import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from apps.planning.cluster import connected
 from apps.planning.progress import Progress, shown
@@ -30,7 +30,9 @@ _CROWD = 16
 #: The kind of a failure of a task whose workers died.
 _LOST = "LostTask"
 
-Backend = Literal["processes", "dask"]
+#: Who computes: processes of this machine, so many at most (None: one per core), or a Dask cluster, by the address of
+#: its scheduler (``tcp://host:8786``), all of it.
+Workers = int | str | None
 Task = TypeVar("Task")
 Found = TypeVar("Found")
 
@@ -56,9 +58,7 @@ def run_many(
     function: Callable[[Task], Found],
     tasks: Sequence[Task],
     *,
-    workers: int | None = None,
-    backend: Backend = "processes",
-    scheduler: str | None = None,
+    workers: Workers = None,
     progress: Progress = None,
     ordered: bool = False,
 ) -> Iterator[tuple[int, Found | Failure]]:
@@ -67,21 +67,14 @@ def run_many(
     Parameters
     ----------
     function: can be pickled, takes one task.
-    workers: processes at most; None for one per core.  With one, or one task, all runs in this process.
-    scheduler: address of the Dask scheduler, e.g. ``tcp://host:8786``; its workers are taken, all of them.
+    workers: see `Workers`.  With one process, or one task, all runs in this one.
     progress: a title for a bar on the terminal, or a function that is told (done, all); `apps.planning.progress`.
 
     Raises `InputError` for workers below 1, and for a cluster that does not answer or has another servecast.
     """
-    if workers is not None and workers < 1:
+    if isinstance(workers, int) and workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}; leave it out for one per core")
-    if (backend == "dask") != (scheduler is not None):
-        raise InputError(
-            "the backend dask needs a scheduler: give its address, e.g. --scheduler tcp://host:8786"
-            if backend == "dask"
-            else f"scheduler {scheduler} is of no use to processes on this machine; add --backend dask"
-        )
-    results = _watched(_results(function, tasks, workers, scheduler), len(tasks), progress)
+    results = _watched(_results(function, tasks, workers), len(tasks), progress)
     return _in_order(results) if ordered else results
 
 
@@ -113,24 +106,29 @@ def _in_order(results: Generator[tuple[int, Found | Failure], None, None]) -> It
 def _results(
     function: Callable[[Task], Found],
     tasks: Sequence[Task],
-    workers: int | None,
-    scheduler: str | None,
+    workers: Workers,
 ) -> Generator[tuple[int, Found | Failure], None, None]:
     from joblib import cpu_count
 
+    numbered = list(enumerate(tasks))
+    if isinstance(workers, str):
+        yield from _on_cluster(function, numbered, workers)
+        return
     limit = workers or cpu_count()
-    if scheduler is None and (limit == 1 or len(tasks) <= 1):
-        for index, task in enumerate(tasks):
+    if limit == 1 or len(tasks) <= 1:
+        for index, task in numbered:
             yield _attempt(function, index, task)
         return
-    numbered = list(enumerate(tasks))
-    if scheduler is None:
-        with _processes():
-            yield from _parallel(function, numbered, min(limit, _CROWD * math.ceil(len(tasks) / _CROWD)))
-        return
+    with _processes():
+        yield from _parallel(function, numbered, min(limit, _CROWD * math.ceil(len(tasks) / _CROWD)))
+
+
+def _on_cluster(
+    function: Callable[[Task], Found], numbered: Sequence[tuple[int, Task]], scheduler: str
+) -> Iterator[tuple[int, Found | Failure]]:
+    lost = []
     with _cluster(scheduler):
-        lost = []
-        for index, found in _parallel(function, numbered, limit):
+        for index, found in _parallel(function, numbered, len(numbered)):
             if isinstance(found, Failure) and found.kind == _LOST:
                 lost.append(index)
             else:

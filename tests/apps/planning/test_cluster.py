@@ -43,7 +43,7 @@ def die(number: int) -> int:
 
 def test_a_cluster_gives_the_numbers_of_this_machine_and_failures_alike(cluster):
     questions = [scenario(rate) for rate in (1, 2, 3, 4)]
-    there = run_all(ttft, questions, backend="dask", scheduler=cluster)
+    there = run_all(ttft, questions, workers=cluster)
     assert there == run_all(ttft, questions, workers=1)
     assert there[2] == Failure("ValueError", "three")
 
@@ -56,11 +56,11 @@ def test_a_cluster_of_one_core_computes_too():
     from distributed import LocalCluster
 
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL") as small:
-        assert os.getpid() not in run_all(where, range(3), backend="dask", scheduler=small.scheduler_address)
+        assert os.getpid() not in run_all(where, range(3), workers=small.scheduler_address)
 
 
 def test_a_task_that_kills_its_workers_is_one_failure(cluster):
-    found = dict(run_many(die, range(6), backend="dask", scheduler=cluster))
+    found = dict(run_many(die, range(6), workers=cluster))
     assert found.pop(1) == Failure("LostTask", "the workers that ran it died; give them more memory")
     assert found == {number: number for number in (0, 2, 3, 4, 5)}  # also those that waited at the same workers
 
@@ -68,10 +68,10 @@ def test_a_task_that_kills_its_workers_is_one_failure(cluster):
 def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch):
     monkeypatch.setattr("apps.planning.cluster.TIMEOUT_S", 0.5)
     with pytest.raises(InputError, match=r"no Dask cluster answers at tcp://127\.0\.0\.1:9 \(.*start it, or correct"):
-        run_all(ttft, [scenario(1), scenario(2)], backend="dask", scheduler="tcp://127.0.0.1:9")
+        run_all(ttft, [scenario(1), scenario(2)], workers="tcp://127.0.0.1:9")
 
 
 def test_workers_with_another_servecast_are_refused(cluster, monkeypatch):
     monkeypatch.setattr("apps.planning.cluster._here", lambda: "0.0.0")
     with pytest.raises(InputError, match="install the same on every worker"):
-        run_all(ttft, [scenario(1), scenario(2)], backend="dask", scheduler=cluster)
+        run_all(ttft, [scenario(1), scenario(2)], workers=cluster)
