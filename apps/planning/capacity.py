@@ -40,7 +40,7 @@ from apps.planning.load import (
 from apps.planning.local import check_draws, drawn_capacities, slope_between
 from apps.planning.measure import Ask, Run, everything, measure
 from apps.planning.points import Point
-from apps.planning.runs import Failure, run_many
+from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.slo import Slo
 from simulator import errors
 from simulator.scenario import Scenario
@@ -162,16 +162,18 @@ class Capacity:
 
 def capacity(
     scenario: Scenario,
-    slo: Slo | str,
+    slo: Slo | str | None = None,
     *,
     axis: Axis | None = None,
     effort: Effort | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     watch: Watcher | None = None,
 ) -> Capacity:
     """Return the highest load on *axis* (default: the one of the scenario's workload) at which *slo* is met.
 
-    *workers* processes share the runs (None: one a core); *watch* is told after every run and may raise to stop.
+    Classes of a mix add their own targets; *slo* None leaves it at these.
+
+    *workers* share the runs (`apps.planning.runs.Workers`: None for one process a core); *watch* is told after every run and may raise to stop.
     Everything passed and returned can be pickled.  Raises what `simulate` raises (`DoesNotFitError` ...), `InputError`
     for an SLO that cannot be read or an axis the workload does not have.
     """
@@ -181,7 +183,7 @@ def capacity(
         )
     if effort is not None:
         check_draws(effort.draws)
-    wanted = Slo.parse(slo) if isinstance(slo, str) else slo
+    wanted = Slo.of_mix(scenario, Slo.parse(slo) if isinstance(slo, str) else slo)
     return _Search(scenario, wanted, axis or axis_of(scenario), effort or Effort(), workers, watch).answer()
 
 
@@ -204,7 +206,7 @@ class _Search:
     """One search: what is asked, and the points found so far."""
 
     def __init__(
-        self, scenario: Scenario, slo: Slo, axis: Axis, effort: Effort, workers: int | None, watch: Watcher | None
+        self, scenario: Scenario, slo: Slo, axis: Axis, effort: Effort, workers: Workers, watch: Watcher | None
     ) -> None:
         self.scenario, self.slo, self.axis, self.effort = scenario, slo, axis, effort
         self.workers, self.watch = workers, watch

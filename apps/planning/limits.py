@@ -135,6 +135,7 @@ def state(scenario: Scenario, records: Records, profile: Profile, when: Window) 
 
 def binding(state: State, target: str) -> Limit:
     """Return what keeps the SLO's *target* (its name; ``stability`` for a queue that grows) from being met."""
+    target = target.rpartition("/")[2]  # whichever class it is of
     late_start = target.startswith(("ttft", "e2el")) or target in ("stability", "goodput")
     waits = late_start and state.queue_s > max(state.prefill_s, state.api_s)
     for name, holds, words, keys in _candidates(state, waits):

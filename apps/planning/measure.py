@@ -112,7 +112,7 @@ def measure(ask: Ask) -> Run:
     # Requests never sent (the engine died) failed as well.
     lost = int((inside & ~answered).sum() + (~np.isfinite(np.asarray(records.sent_s))).sum())
     seen = _seen(records, answered, when)
-    values = ask.slo.values(seen, lost)
+    values = ask.slo.values(seen, lost, _classes(result, inside, when))
     scores = (*ask.slo.scores(values, len(seen.ttft_s) + lost), _stability(when, records))
     return Run(
         load=ask.load,
@@ -144,6 +144,16 @@ def _seen(records: Records, answered: Any, when: Window) -> metrics.Latencies:
     """Return what the clients of the requests that count saw; the duration is that of the window."""
     status = np.where(answered, np.uint8(Status.FINISHED), np.uint8(Status.UNFINISHED))
     return replace(metrics.latencies(replace(records, status=status)), duration_s=when.length_s)  # type: ignore[arg-type]
+
+
+def _classes(result: Result, inside: Any, when: Window) -> dict[str, tuple[metrics.Latencies, int]]:
+    """Return what each class of a mix saw, and how many of its requests got no answer; empty without classes."""
+    table, finished = result.table, np.asarray(result.records.status) == Status.FINISHED
+    found = {}
+    for number, name in enumerate(table.class_names):
+        mine = inside & (table.class_id == number)
+        found[name] = _seen(result.records, mine & finished, when), int((mine & ~finished).sum())
+    return found
 
 
 def _stability(when: Window, records: Records) -> float:

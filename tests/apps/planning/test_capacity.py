@@ -13,6 +13,7 @@ from apps.planning.measure import Ask, measure
 from apps.planning.prices import list_price, own_price
 from apps.planning.slo import Slo
 from simulator.errors import InputError
+from simulator.mixes import MixWorkload, SessionsWorkload, TrafficClass
 from simulator.request_list import Row
 from simulator.scenario import Scenario
 from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload
@@ -97,6 +98,23 @@ def test_a_list_is_sent_faster_and_judged_whole(queue):  # noqa: F811
     answer = found(scenario(queue, RequestsWorkload(rows=rows)), f"ttft_p99={1.5 * STEP_S}s", QUICK)
     assert answer.load == pytest.approx(1 / STEP_S, rel=0.05)
     assert answer.requests is None
+
+
+def test_the_stricter_class_of_a_mix_decides(queue):  # noqa: F811
+    """Both classes wait in one queue: a mean of 2 D for one of them is that of all."""
+    classes = tuple(
+        TrafficClass(name=name, prompt_tokens="16", output_tokens="1", slo=slo)
+        for name, slo in (("chat", f"ttft_mean={2 * STEP_S}s"), ("batch", "ttft_mean=100s"))
+    )
+    answer = found(scenario(queue, MixWorkload(rate=1, classes=classes)), None)
+    assert answer.load == pytest.approx(2 / 3 / STEP_S, rel=0.07)
+    assert (answer.target, answer.unit) == ("chat/ttft_mean", "chats/s")
+
+
+def test_chats_are_counted_not_their_turns(queue):  # noqa: F811
+    chats = SessionsWorkload(rate=1, turns="4", prompt_tokens="16", output_tokens="1", think_time_s="exponential:1")
+    answer = found(scenario(queue, chats), "ttft_mean=100s", Effort(draws=0, requests=3000, confirm=False))
+    assert answer.load == pytest.approx(1 / STEP_S / 4, rel=0.1)
 
 
 def test_scores_rise_with_the_load(queue):  # noqa: F811

@@ -8,6 +8,9 @@ import pytest
 from apps.planning.slo import Slo
 from simulator.errors import InputError
 from simulator.metrics import Latencies, Sample
+from simulator.mixes import MixWorkload, TrafficClass
+from simulator.scenario import Scenario
+from simulator.workload import RateWorkload
 
 
 def seen(ttft, tpot=0.01, tokens=11) -> Latencies:
@@ -88,3 +91,19 @@ def test_goodput_of_100_percent_allows_no_bad_request_and_a_share_below_is_a_mis
     assert slo.scores(slo.values(seen([1.0] * 1000)), 1000)[0] <= 0
     assert slo.scores(slo.values(seen([1.0] * 999 + [1.1])), 1000)[0] > 0
     assert Slo.parse("goodput=95%:ttft=1s").scores((0.95,), 100)[0] == 0.0
+
+
+def test_classes_of_a_mix_have_targets_of_their_own():
+    classes = (TrafficClass(name="chat", slo="ttft_p50=1s"), TrafficClass(name="rag", slo="goodput=50%:ttft=3s"))
+    mix = Scenario.from_command(
+        "vllm serve meta-llama/Llama-3.1-8B", gpu="H200", workload=MixWorkload(rate=1, classes=classes)
+    )
+    slo = Slo.of_mix(mix, Slo.parse("e2el_p99=9s,rag/ttft_p50=2s"))
+    assert str(slo) == "e2el_p99=9s,rag/ttft_p50=2s,chat/ttft_p50=1s,rag/goodput=50%:ttft=3s"
+    assert Slo.parse(str(slo)) == slo
+    values = slo.values(seen([1, 5]), 0, {"chat": (seen([1]), 0), "rag": (seen([5]), 1)})
+    assert values[1:] == pytest.approx((math.inf, 1.0, 0.0))
+    with pytest.raises(InputError, match="classes are chat, rag"):
+        Slo.of_mix(mix, Slo.parse("video/ttft_p50=2s"))
+    with pytest.raises(InputError, match="there is no SLO"):
+        Slo.of_mix(mix.model_copy(update={"workload": RateWorkload(rate=1)}))
