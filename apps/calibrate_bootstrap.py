@@ -20,7 +20,7 @@ def bootstrap_command(
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same covariance.")] = 0,
     format: FormatOption = None,
 ) -> None:
-    r"""Measure how uncertain the coefficients of a profile are: fit again and again to resampled bursts.
+    """Measure how uncertain the coefficients of a profile are: fit again and again to resampled bursts.
 
     Example:
 

@@ -55,7 +55,7 @@ def run_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same prompts.")] = 0,
     format: FormatOption = None,
 ) -> None:
-    r"""Measure a server for some minutes and fit a profile of this GPU, model and vLLM.
+    """Measure a server for some minutes and fit a profile of this GPU, model and vLLM.
 
     Example:
 
