@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps import run_options
 from apps import workload_options as options
 from apps.output import FormatOption, say
-from apps.run_options import Workers
 from apps.simulate_command import Command, Gpu, ModelConfig, OverLength, Profile, VllmVersion
 
 if TYPE_CHECKING:
     from apps.planning.evaluate import Question, Row
+    from apps.planning.runs import Workers
     from apps.planning.search import Goal
     from apps.planning.space import Space
     from simulator.scenario import Scenario
@@ -69,7 +70,9 @@ def search_command(
     num_prompts: Annotated[int, typer.Option("--num-prompts", help="Requests per run.")] = 2000,
     over_length: OverLength = "fail",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same search.")] = 0,
-    workers: Workers = None,
+    workers: run_options.Workers = None,
+    backend: run_options.Backend = run_options.BackendName.processes,
+    scheduler: run_options.Scheduler = None,
     format: FormatOption = None,
     output: Rows = None,
     overwrite: Overwrite = False,
@@ -112,7 +115,7 @@ def search_command(
     if overwrite and output is not None:
         output.unlink(missing_ok=True)
     store = SearchStore(output, _asked(question, space, trials, goal), space)
-    rows = _searched(question, space, goal, trials, store, workers)
+    rows = _searched(question, space, goal, trials, store, run_options.workers_of(workers, backend, scheduler))
     if not show(rows, question, space, goal, format):
         raise typer.Exit(2)
 
@@ -192,7 +195,7 @@ def _asked(question: Question, space: Space, trials: int, goal: Goal) -> dict[st
     }
 
 
-def _searched(question: Question, space: Space, goal: Goal, trials: int, store: Any, workers: int | None) -> list[Row]:
+def _searched(question: Question, space: Space, goal: Goal, trials: int, store: Any, workers: Workers) -> list[Row]:
     """Run the search, every row kept at once; return all rows."""
     from apps.planning.evaluate import PRUNED
     from apps.planning.progress import shown

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -173,7 +174,8 @@ def capacity(
 
     Classes of a mix add their own targets; *slo* None leaves it at these.
 
-    *workers* share the runs (`apps.planning.runs.Workers`: None for one process a core); *watch* is told after every run and may raise to stop.
+    *workers* share the runs (`apps.planning.runs.Workers`: None for one process a core); *watch* is told after every
+    run and may raise to stop.
     Everything passed and returned can be pickled.  Raises what `simulate` raises (`DoesNotFitError` ...), `InputError`
     for an SLO that cannot be read or an axis the workload does not have.
     """
@@ -347,11 +349,12 @@ class _Search:
 
     def _runs(self, asks: Sequence[Ask]) -> list[Run]:
         found: dict[int, Run] = {}
-        for index, run in run_many(measure, asks, workers=self.workers):
-            if isinstance(run, Failure):
-                raise getattr(errors, run.kind, errors.ServecastError)(str(run))
-            found[index] = run
-            self._told()
+        with closing(run_many(measure, asks, workers=self.workers)) as results:  # type: ignore[type-var]
+            for index, run in results:
+                if isinstance(run, Failure):
+                    raise getattr(errors, run.kind, errors.ServecastError)(str(run))
+                found[index] = run
+                self._told()
         return [found[index] for index in range(len(asks))]
 
     def _told(self, runs: int = 1) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from apps.planning.load import is_whole
 from apps.planning.measure import Ask, Run, measure
 from apps.planning.points import Point, crossing
-from apps.planning.runs import Failure, run_many
+from apps.planning.runs import Failure, Workers, run_many
 from calibration.intervals import LEAST_REPLICATIONS, interval
 from simulator import errors
 
@@ -70,7 +71,7 @@ def drawn_capacities(
     slope: float,
     draws: int,
     *,
-    workers: int | None = None,
+    workers: Workers = None,
     told: Callable[[int], None] = lambda _: None,
 ) -> tuple[tuple[float, ...], tuple[float, float]]:
     """Return the capacity of each of *draws* (at least 5), near *ask*'s load, and their interval.
@@ -90,13 +91,14 @@ def drawn_capacities(
 
 
 def search_all(
-    tasks: Sequence[Near], *, workers: int | None = None, told: Callable[[int], None] = lambda _: None
+    tasks: Sequence[Near], *, workers: Workers = None, told: Callable[[int], None] = lambda _: None
 ) -> list[Found | Failure]:
     """Return the result of each task, in order; *told* hears of the runs of each as it ends."""
     found: dict[int, Found | Failure] = {}
-    for index, outcome in run_many(search, tasks, workers=workers):
-        found[index] = outcome
-        told(outcome.looks if isinstance(outcome, Found) else 1)
+    with closing(run_many(search, tasks, workers=workers)) as results:  # type: ignore[type-var]
+        for index, outcome in results:
+            found[index] = outcome
+            told(outcome.looks if isinstance(outcome, Found) else 1)
     return [found[index] for index in range(len(tasks))]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from apps.planning.evaluate import OK, PRUNED, Question, Row, Task, evaluate, failed, prepared
 from apps.planning.pareto import frontier
-from apps.planning.runs import Failure, run_many
+from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.space import DEFAULT, GPU, REPLICAS, Config, Space
 from apps.planning.sweep_values import Value
 from apps.planning.variants import args_of
@@ -90,7 +91,7 @@ def search(
     *,
     trials: int = 200,
     known: Mapping[Config, Row] | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
 ) -> Iterator[Row]:
     """Yield a row for each configuration, as they come; those *known* are not yielded again.
 
@@ -105,7 +106,7 @@ def search(
         yield from _chosen(question, space, goal, trials, rows, workers)
 
 
-def _some(question: Question, configs: list[Config], workers: int | None) -> Iterator[Row]:
+def _some(question: Question, configs: list[Config], workers: Workers) -> Iterator[Row]:
     args, tasks = args_of(question.scenario), []
     for config in configs:
         ready = prepared(question, config, args)
@@ -113,12 +114,13 @@ def _some(question: Question, configs: list[Config], workers: int | None) -> Ite
             tasks.append(ready)
         else:
             yield ready
-    for index, row in run_many(evaluate, tasks, workers=workers):
-        yield failed(tasks[index].config, str(row)) if isinstance(row, Failure) else row
+    with closing(run_many(evaluate, tasks, workers=workers)) as results:  # type: ignore[type-var]
+        for index, row in results:
+            yield failed(tasks[index].config, str(row)) if isinstance(row, Failure) else row
 
 
 def _chosen(
-    question: Question, space: Space, goal: Goal, trials: int, rows: dict[Config, Row], workers: int | None
+    question: Question, space: Space, goal: Goal, trials: int, rows: dict[Config, Row], workers: Workers
 ) -> Iterator[Row]:
     """Let Optuna choose; known rows answer its proposals at once."""
     import optuna

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from apps.planning.capacity import Effort, capacity
 from apps.planning.runs import Failure, run_all, run_many
 from simulator.errors import InputError
 from simulator.scenario import Scenario
@@ -46,6 +47,12 @@ def test_a_cluster_gives_the_numbers_of_this_machine_and_failures_alike(cluster)
     there = run_all(ttft, questions, workers=cluster)
     assert there == run_all(ttft, questions, workers=1)
     assert there[2] == Failure("ValueError", "three")
+
+
+def test_a_capacity_is_the_same_from_a_cluster(cluster):
+    effort = Effort(draws=0, replications=2, most_replications=2, requests=100, tolerance=0.2, confirm=False)
+    there, here = (capacity(scenario(1), "ttft_p99=100ms", effort=effort, workers=who) for who in (cluster, 1))
+    assert there.as_dict() == here.as_dict()
 
 
 def where(_: int) -> int:
