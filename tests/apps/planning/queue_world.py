@@ -17,8 +17,8 @@ STEP_S = 0.1
 SERVE = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 4096 --no-async-scheduling"
 
 
-def write_profile(path: Path) -> str:
-    """Write the profile to *path* and return its name."""
+def write_profile(path: Path, **front_end: float) -> str:
+    """Write the profile to *path* and return its name; *front_end* takes the time that is said."""
     base = load_profile("h200-llama-3.1-8b").model_dump(mode="json")
     mode = {"constant_s": STEP_S, "per_layer_s": 0.0, "per_request_s": 0.0, "idle_factor": 1.0, "tail_s": 0.0}
     data = {
@@ -26,7 +26,7 @@ def write_profile(path: Path) -> str:
         "name": "queue",
         "launch": {"start_s": 0.0, **dict.fromkeys(("none", "piecewise", "full"), mode)},
         "cpu": dict.fromkeys(base["cpu"], 0.0),
-        "front_end": dict.fromkeys(base["front_end"], 0.0),
+        "front_end": dict.fromkeys(base["front_end"], 0.0) | front_end,
         "noise": Noise().model_dump(),
         "covariance": {"names": ["launch.none.constant_s"], "matrix": [[0.0]]},
         "residuals": {},

@@ -17,7 +17,7 @@ from simulator.mixes import MixWorkload, SessionsWorkload, TrafficClass
 from simulator.request_list import Row
 from simulator.scenario import Scenario
 from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload
-from tests.apps.planning.queue_world import SERVE, STEP_S, queue, scenario  # noqa: F401
+from tests.apps.planning.queue_world import SERVE, STEP_S, queue, scenario, write_profile  # noqa: F401
 
 POISSON = RateWorkload(rate=1, prompt_tokens="16", output_tokens="1")
 QUICK = Effort(draws=0)
@@ -150,6 +150,14 @@ def test_the_binding_limit_is_named_with_its_evidence(flags, load, target, name)
 def test_slow_launches_are_the_hosts_fault(queue):  # noqa: F811
     question = Scenario.from_command(SERVE, profile=queue, workload=RateWorkload(rate=2, output_tokens="8"))
     assert binding(measure(Ask(question, Slo.parse("tpot_p50=1ms"), "rate", 2, 200)).state, "tpot_p50").name == "host"
+
+
+def test_a_slow_front_end_is_the_api_servers_fault(tmp_path):
+    slow = write_profile(tmp_path / "slow.json", request_demand_s=0.2)
+    question = Scenario.from_command(SERVE, profile=slow, workload=POISSON)
+    limit = binding(measure(Ask(question, Slo.parse("ttft_p99=1s"), "rate", 4.9, 500)).state, "ttft_p99")
+    assert limit.name == "api_server"
+    assert limit.evidence["api_in"] == pytest.approx(4.9 * 0.2, abs=0.1)
 
 
 def test_flags_that_do_not_matter_are_unchanged_and_one_that_does_is_not(queue):  # noqa: F811
