@@ -15,7 +15,7 @@ from apps.ui.look import answer, badges, chart, problem, table
 from apps.ui.question import Question, searched
 from apps.ui.state import ask, controlled, labelled, question, take_back
 from apps.ui.waiting import until_done
-from apps.ui.work import SLOW_LIMIT_S, Job
+from apps.ui.work import SLOW_LIMIT_S, Job, desk
 from simulator.errors import ServecastError
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ def _under_way(asked: Question, scenario: Scenario, job: Job) -> None:
             st.rerun()
         told: Progress | None = job.progress()
         if told is None:
-            answer("plain", "Waiting for a worker …")
+            others = desk().waiting() - 1
+            before = f": {others} other questions are being answered" if others > 0 else ""
+            answer("plain", f"Waiting for a worker{before} …")
             st.progress(0.0, "waiting")
         else:
             answer("plain", f"Searching: **{told.stage}**, {told.done} of about {told.expected} simulations.")
