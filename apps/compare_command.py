@@ -155,7 +155,7 @@ def _show(questions: dict[str, Scenario | dict[str, Any]], replications: int, fo
         warnings.insert(0, "A and B do not serve the same requests")
     about = "\n".join(f"{side}: {headline(summary)}" for side, summary in both.items())
     data = {"a": both["A"], "b": both["B"], "rows": rows, "replications": replications, "warnings": warnings}
-    emit(format, table=[about, _table(rows)], data=data, rows=rows, output=output)
+    emit(format, table=[about, difference_table(rows)], data=data, rows=rows, output=output)
     for warning in warnings:
         say(f"warning: {warning}")
 
@@ -171,7 +171,8 @@ def _same_requests(questions: dict[str, Scenario | dict[str, Any]]) -> bool:
     return a.workload == b.workload and a.seed == b.seed
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def difference_table(rows: list[dict[str, Any]]) -> Table:
+    """Return the rows of `simulator.comparison.compare` as a table."""
     from simulator.comparison import METRICS
 
     shown = {metric.key: metric for metric in METRICS}

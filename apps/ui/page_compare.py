@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from apps.compare_command import difference_table
 from apps.ui import tasks, words
 from apps.ui.answers import complete_question, trust_badges, warnings_of
 from apps.ui.figures.comparison import differences
@@ -19,7 +20,7 @@ from apps.ui.tasks import Run
 from apps.ui.waiting import answer_of, until_done
 from apps.ui.work import Job
 from simulator import catalogue
-from simulator.comparison import METRICS, compare
+from simulator.comparison import compare
 from simulator.errors import ServecastError
 from simulator.scenario import Scenario
 
@@ -180,22 +181,10 @@ def _curves(runs: dict[str, Run]) -> None:
 
 
 def _table(rows: list[dict[str, Any]], with_noise: bool) -> None:
-    shown = {metric.key: metric for metric in METRICS}
-    cells = []
-    for row in rows:
-        metric = shown[row["key"]]
-
-        def text(value: float | None, sign: str = "", digits: int = metric.digits, scale: float = metric.scale) -> str:
-            return "-" if value is None else f"{scale * value:{sign},.{digits}f}"
-
-        percent = row["difference_percent"]
-        line = [row["metric"], text(row["a"]), text(row["b"]), text(row["difference"], "+"),
-                "-" if percent is None else f"{percent:+.1f}"]  # fmt: skip
-        if with_noise:
-            line += [f"{text(row['low'], '+')} to {text(row['high'], '+')}", row["verdict"]]
-        cells.append(line)
-    columns = ["metric", "A", "B", "B - A", "%"] + (["90 % interval of B - A", "verdict"] if with_noise else [])
-    table(columns, cells, right=range(1, 6 if with_noise else 5))
+    numbers = difference_table(rows)
+    table(numbers.columns, numbers.rows, right=tuple(numbers.right))
     if with_noise:
-        st.caption("Real: the 90 % interval of the mean difference of pairs with the same requests leaves out 0. "
-                   "It says nothing about errors both sides share, such as those of a profile.")  # fmt: skip
+        st.caption(
+            "Real: the 90 % interval of the mean difference of pairs with the same requests leaves out 0. "
+            "It says nothing about errors both sides share, such as those of a profile."
+        )

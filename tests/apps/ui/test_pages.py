@@ -192,7 +192,7 @@ def test_compare_shows_the_command_lines_rows(capsys: pytest.CaptureFixture[str]
     shown = " ".join(" ".join(blocks(opened("compare", b_server=b, **SMALL), "sc-scroll")).split())
     for cells in list(rows.values())[1:]:
         first, second, difference, percent, low, high, verdict = cells
-        assert f"{first} {second} {difference} {percent} {low} to {high} {verdict}" in shown
+        assert f"{first} {second} {difference} {percent} {low} {high} {verdict}" in shown
 
 
 def test_capacity_waits_to_be_asked_shows_progress_and_can_be_cancelled() -> None:
