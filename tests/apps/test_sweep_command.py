@@ -181,7 +181,7 @@ def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, words, message):
 def test_an_interrupted_sweep_loses_nothing_and_ends_as_one_that_was_not(tmp_path):
     servecast = shutil.which("servecast", path=str(Path(sys.executable).parent))
     axes = ["--vary", "rate=10..19", "--vary", "max_num_seqs=4,8,16"]
-    words = [servecast, *BASE[:4], "--num-prompts", "200", "--workers", "2", *axes]
+    words = [servecast, *BASE[:4], "--num-prompts", "400", "--workers", "2", *axes]
     part, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     stopped = subprocess.Popen(
         [*words, "-o", part], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
