@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from apps.ui.line import written
-from apps.ui.question import looks_like_log
 from simulator import catalogue
 from simulator.command_line import ServeArgs, parse
 from simulator.errors import InputError, ServecastError
@@ -36,6 +35,9 @@ _AS_FLAGS = (
 )  # fmt: skip
 
 
+_LOG_LINE = re.compile(r"INFO \d\d-\d\d|EngineCore|APIServer|LLM engine \(v|GPU KV cache size|# GPU blocks")
+
+
 def read_pasted(text: str) -> dict[str, Any]:
     """Return the inputs (fields of `apps.ui.question.Question`) that *text* stands for; one line of error else."""
     if looks_like_log(text):
@@ -45,6 +47,11 @@ def read_pasted(text: str) -> dict[str, Any]:
     if args.vllm_version:
         changes["vllm_version"] = args.vllm_version
     return changes
+
+
+def looks_like_log(text: str) -> bool:
+    """Whether *text* is (a piece of) a start-up log rather than a command."""
+    return len(_LOG_LINE.findall(text)) >= 2
 
 
 def _from_log(text: str) -> dict[str, Any]:

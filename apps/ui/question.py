@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -294,11 +293,3 @@ def _length(text: str) -> None:
 def _where(question: Question) -> str:
     """Return the input that a bad load is told beside."""
     return {"rate": "rate", "concurrency": "concurrency", "trace": "trace", "file": "requests_csv"}[question.load]
-
-
-_LOG_LINE = re.compile(r"INFO \d\d-\d\d|EngineCore|APIServer|LLM engine \(v|GPU KV cache size|# GPU blocks")
-
-
-def looks_like_log(text: str) -> bool:
-    """Whether *text* is (a piece of) a start-up log rather than a command."""
-    return len(_LOG_LINE.findall(text)) >= 2
