@@ -133,7 +133,7 @@ LLAMA = "vllm serve meta-llama/Llama-3.1-8B --max-model-len 4096"
         ("--num-gpu-blocks-override 600", {"rate": 40, "prompt_tokens": "512", "output_tokens": "128"}, "ttft_p99",
          "kv_blocks"),
         ("--max-num-seqs 4", {"rate": 20, "prompt_tokens": "64", "output_tokens": "128"}, "ttft_p99", "max_num_seqs"),
-        ("--max-num-batched-tokens 512", {"rate": 40, "prompt_tokens": "2000", "output_tokens": "4"}, "ttft_p99",
+        ("--max-num-batched-tokens 128", {"rate": 40, "prompt_tokens": "2000", "output_tokens": "4"}, "ttft_p99",
          "max_num_batched_tokens"),
         ("", {"rate": 5, "prompt_tokens": "64", "output_tokens": "128"}, "tpot_p99", "gpu_memory"),
         ("", {"rate": 20, "prompt_tokens": "1000", "output_tokens": "8"}, "tpot_p99", "gpu_compute"),
