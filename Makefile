@@ -9,7 +9,7 @@ ENGINE_PYTHON ?=
 ENGINE := .venv-engine
 ENGINE_STAMP := $(ENGINE)/.installed
 
-.PHONY: setup demo test test-engine lint bench accuracy clean
+.PHONY: setup demo test test-browser screenshots test-engine lint bench accuracy clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,17 @@ demo: setup
 
 test: setup
 	@$(BIN)/python -m pytest
+
+# A real Chromium (Debian: apt-get install chromium) opens the explorer. BROWSER=/path/to/chrome for another one.
+BROWSER ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+
+test-browser: setup
+	@test -n "$(BROWSER)" || { echo "no Chromium found: apt-get install chromium, or BROWSER=/path/to/chrome"; exit 1; }
+	@SERVECAST_BROWSER="$(BROWSER)" $(BIN)/python -m pytest tests/browser
+
+screenshots: setup
+	@test -n "$(BROWSER)" || { echo "no Chromium found: apt-get install chromium, or BROWSER=/path/to/chrome"; exit 1; }
+	@SERVECAST_BROWSER="$(BROWSER)" $(BIN)/python -m tests.browser
 
 # The scheduler classes compared are those of 0.24.0, which the simulator follows; the server recorded is 0.32.0.
 test-engine: setup $(ENGINE_STAMP)

@@ -15,12 +15,12 @@ def bootstrap_command(
     profile: Annotated[str, typer.Option("--profile", help="The profile: a shipped name, or a file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write it with its new covariance.")],
     workload: Annotated[str, typer.Option("--workload", help="Which recording of the folder.")] = "calib",
-    refits: Annotated[int, typer.Option("--refits", help="How often to fit again; some seconds each.")] = 40,
+    refits: Annotated[int, typer.Option("--refits", help="How often to fit again; about a second each.")] = 40,
     workers: Annotated[int, typer.Option("--workers", help="Processes that share the refits.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same covariance.")] = 0,
     format: FormatOption = None,
 ) -> None:
-    r"""Measure how uncertain the coefficients of a profile are: fit again and again to resampled bursts.
+    """Measure how uncertain the coefficients of a profile are: fit again and again to resampled bursts.
 
     Example:
 
@@ -28,17 +28,15 @@ def bootstrap_command(
       servecast calibrate bootstrap runs/llama-3.1-8b --profile my-h200.json -o my-h200.json --workers 2
       servecast simulate "vllm serve meta-llama/Llama-3.1-8B" --profile my-h200.json --rate 8 --intervals
     """
-    from calibration.bootstrap import bootstrap
-    from calibration.fit import Folder, logged_version
-    from simulator import catalogue
+    from calibration.bootstrap import bootstrap_folder
     from simulator.hf_config import load_model
     from simulator.profile import load_profile
 
     before = load_profile(profile)
-    source = before.provenance
-    version = logged_version(steps_dir, source.vllm_version)
-    folder = Folder.read(steps_dir, workload, load_model(source.model), catalogue.gpu(source.gpu), version)
-    after = bootstrap(before, folder.recording, folder.sent, refits=refits, seed=seed, workers=workers, progress=say)
+    served = load_model(before.provenance.model)
+    after = bootstrap_folder(
+        before, steps_dir, served, workload=workload, refits=refits, seed=seed, workers=workers, progress=say
+    )
     write_file(output, after.model_dump_json(indent=2) + "\n")
     old, new = (
         {name: one.covariance.matrix[k][k] ** 0.5 for k, name in enumerate(one.covariance.names)}

@@ -60,7 +60,7 @@ def fit_command(
     ] = None,
     format: FormatOption = None,
 ) -> None:
-    r"""Fit a profile to recorded steps and say how well it fits.
+    """Fit a profile to recorded steps and say how well it fits.
 
     Example:
 
@@ -94,7 +94,7 @@ def check_command(
     workload: Workload = "calib",
     format: FormatOption = None,
 ) -> None:
-    r"""Predict recorded steps with a profile, also of a run or a model it was not fitted on.
+    """Predict recorded steps with a profile, also of a run or a model it was not fitted on.
 
     Example:
 
@@ -132,7 +132,7 @@ def refresh_command(
     workload: Workload = "calib",
     format: FormatOption = None,
 ) -> None:
-    r"""Re-measure only what differs between hosts: the GPU scale and the launch scale; 20 s of bursts are enough.
+    """Re-measure only what differs between hosts: the GPU scale and the launch scale; 20 s of bursts are enough.
 
     Example:
 

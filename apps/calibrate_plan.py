@@ -26,7 +26,7 @@ def plan_command(
     format: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
-    r"""Show which bursts `calibrate run` would record in the given time, in order; no server is started.
+    """Show which bursts `calibrate run` would record in the given time, in order; no server is started.
 
     The times are a data-sheet estimate; the run corrects them as it goes, and may stop earlier.
 

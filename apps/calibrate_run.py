@@ -12,6 +12,7 @@ from apps.output import FormatOption, Table, emit, say, write_file
 if TYPE_CHECKING:
     from calibration.campaign_files import RunFolder
     from calibration.live import Outcome, Wish
+    from simulator.profile import Profile
 
 Model = Annotated[str, typer.Argument(help="Model to serve, as `vllm serve` takes it: a name or a folder.")]
 ServeArgs = Annotated[str, typer.Option("--serve-args", help="Arguments of `vllm serve`, quoted.")]
@@ -48,10 +49,13 @@ def run_command(
         float, typer.Option("--startup-timeout", help="Seconds until the server is up.")
     ] = 900.0,
     silence: Annotated[float, typer.Option("--silence", help="Seconds without a byte that end a request.")] = 60.0,
+    refits: Annotated[
+        int, typer.Option("--refits", min=0, help="Refits on resampled bursts: how uncertain the profile is. 0: none.")
+    ] = 40,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same prompts.")] = 0,
     format: FormatOption = None,
 ) -> None:
-    r"""Measure a server for some minutes and fit a profile of this GPU, model and vLLM.
+    """Measure a server for some minutes and fit a profile of this GPU, model and vLLM.
 
     Example:
 
@@ -76,6 +80,9 @@ def run_command(
     outcome = _calibrated(wish, folder, resume)
     if outcome.profile is not None:
         write_file(out / "profile.json", outcome.profile.model_dump_json(indent=2) + "\n")
+        if refits:
+            outcome.profile = _resampled(outcome.profile, folder, wish, refits)
+            write_file(out / "profile.json", outcome.profile.model_dump_json(indent=2) + "\n")
     _report_end(outcome, out)
     if url is not None:
         _report_outside(folder, wish, format)
@@ -100,6 +107,23 @@ def _calibrated(wish: Wish, folder: RunFolder, resume: bool) -> Outcome:
     except (KeyboardInterrupt, SystemExit):
         say(f"stopped; what was recorded is in {folder.path}, --resume goes on with it")
         raise
+
+
+def _resampled(profile: Profile, folder: RunFolder, wish: Wish, refits: int) -> Profile:
+    """Return *profile* with the covariance of refits on resampled bursts; as it is where they are too few."""
+    import os
+
+    from calibration.bootstrap import bootstrap_folder
+    from simulator.errors import ServecastError
+
+    workers = min(4, os.cpu_count() or 1)
+    try:
+        return bootstrap_folder(
+            profile, folder.path, wish.spec, refits=refits, seed=wish.seed, workers=workers, progress=say
+        )
+    except (ServecastError, ArithmeticError, ValueError, IndexError) as error:  # too few bursts, most often
+        say(f"note: intervals rest on the fit's own covariance ({error})")
+        return profile
 
 
 def _show_tail(tail: str) -> None:

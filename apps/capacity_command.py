@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps import run_options
 from apps import workload_options as options
 from apps.output import FormatOption, OutputOption, Table, emit, say
 from apps.simulate_command import Command, Gpu, ModelConfig, OverLength, Profile, VllmVersion
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from apps.planning.load import Axis
     from apps.planning.marginal import Marginal
     from apps.planning.prices import Price
+    from apps.planning.runs import Workers
     from simulator.scenario import Scenario
 
 SloOption = Annotated[
-    str,
+    str | None,
     typer.Option("--slo", help="What must hold: ttft_p99=500ms,tpot_p95=40ms,goodput=95%:ttft=500ms:tpot=40ms ..."),
 ]
 Users = Annotated[bool, typer.Option("--users", help="Search for users who think between requests (--think-time).")]
@@ -40,7 +42,6 @@ Marginals = Annotated[bool, typer.Option("--marginal/--no-marginal", help="Also 
 Draws = Annotated[int, typer.Option("--draws", help="Searches the interval is made of; 0 for none, else 5 or more.")]
 Replications = Annotated[int, typer.Option("--replications", min=2, help="Runs at each load; up to twice as many.")]
 Tolerance = Annotated[float, typer.Option("--tolerance", help="How close the load is searched, as a share.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; default: one per core.")]
 SavedScenario = Annotated[Path | None, typer.Option("--scenario", help="A saved scenario (server and workload).")]
 
 
@@ -50,8 +51,8 @@ def register(app: typer.Typer) -> None:
 
 
 def capacity_command(
-    slo: SloOption,
     command: Command = None,
+    slo: SloOption = None,
     profile: Profile = None,
     gpu: Gpu = None,
     vllm_version: VllmVersion = None,
@@ -80,7 +81,9 @@ def capacity_command(
     replications: Replications = 4,
     tolerance: Tolerance = 0.02,
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same answer.")] = 0,
-    workers: Workers = None,
+    workers: run_options.Workers = None,
+    backend: run_options.Backend = run_options.BackendName.processes,
+    scheduler: run_options.Scheduler = None,
     format: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -99,7 +102,8 @@ def capacity_command(
     from apps.planning.load import axis_of
     from apps.planning.slo import Slo
 
-    wanted = Slo.parse(slo)
+    who = run_options.workers_of(workers, backend, scheduler)
+    wanted = None if slo is None else Slo.parse(slo)
     shape = {
         "burstiness": burstiness, "requests": requests, "trace": trace, "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens, "num_prompts": num_prompts,
@@ -108,14 +112,15 @@ def capacity_command(
     axis = _axis(users, think_time, closed_loop)
     question = _question(command, scenario, server, shape, axis, think_time, {"over_length": over_length, "seed": seed})
     axis = axis or axis_of(question)
+    Slo.of_mix(question, wanted)  # says what is missing before any work
     plan = _Plan(_target(axis, target_rate, target_users), gpus, price, growth, horizon, question)
     effort = Effort(
         tolerance=_share(tolerance), replications=replications, most_replications=2 * replications, draws=draws,
         requests=num_prompts,
     )  # fmt: skip
     with _bar() as watch:
-        found = capacity(question, wanted, axis=axis, effort=effort, workers=workers, watch=watch)
-    changes = _marginals(found, workers) if marginal else []
+        found = capacity(question, wanted, axis=axis, effort=effort, workers=who, watch=watch)
+    changes = _marginals(found, who) if marginal else []
     enough = plan.show(found, changes, format, output)
     if found.load is None or not enough:
         raise typer.Exit(2)
@@ -151,7 +156,7 @@ def _question(
         given = [name for name, value in (server | shape).items() if value is not None and name != "num_prompts"]
         if command is not None or given:
             raise InputError("--scenario already holds the server and the workload; leave the other options out")
-        return Scenario.from_json(read_text(saved), str(saved))
+        return Scenario.from_text(read_text(saved), str(saved))
     if command is None:
         raise InputError('no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B", or --scenario')
     listed = shape["requests"] is not None or shape["trace"] is not None
@@ -280,7 +285,7 @@ def _warn(found: Capacity, format: Any, output: Path | None) -> None:
         say(f"warning: {note}")
 
 
-def _marginals(found: Capacity, workers: int | None) -> list[Marginal]:
+def _marginals(found: Capacity, workers: Workers) -> list[Marginal]:
     from apps.planning.marginal import marginals
 
     with _bar() as watch:

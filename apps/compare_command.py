@@ -14,7 +14,12 @@ from apps.simulate_command import ModelConfig, OverLength, headline, number
 if TYPE_CHECKING:
     from simulator.scenario import Scenario
 
-A = Annotated[str, typer.Argument(metavar="A", help="A start line (quoted), a saved scenario or a result (.json).")]
+A = Annotated[
+    str,
+    typer.Argument(
+        metavar="A", help="A start line (quoted), a saved scenario (.json, .toml, .yaml) or a result (.json)."
+    ),
+]
 B = Annotated[str | None, typer.Argument(metavar="[B]", help="What A is compared with; default: the same line.")]
 
 
@@ -93,7 +98,7 @@ def _question(
     from simulator.scenario import Scenario
 
     try:
-        if not text.strip().endswith(".json"):
+        if not _is_file(text.strip()):
             return Scenario.from_command(text, workload=options.workload(**source), **server, **rest)
         saved = read_text(Path(text.strip()))
         given = [name for name, value in (server | source).items() if value is not None]
@@ -104,19 +109,21 @@ def _question(
         raise type(error)(f"{side}: {error}") from None
 
 
-def _saved(text: str, name: str) -> Scenario | dict[str, Any]:
-    import json
+def _is_file(text: str) -> bool:
+    """Whether *text* names a file and is not a start line, which may end in the name of one."""
+    from simulator import data_text
 
-    from simulator.errors import InputError
+    return data_text.suffix(text) in data_text.SUFFIXES and (len(text.split()) == 1 or Path(text).is_file())
+
+
+def _saved(text: str, name: str) -> Scenario | dict[str, Any]:
+    from simulator import data_text
     from simulator.scenario import Scenario
 
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{name}: is not JSON ({error.msg} in line {error.lineno})") from None
+    data = data_text.parse(text, name)
     if isinstance(data, dict) and isinstance(data.get("provenance"), dict) and "completed" in data:
         return data
-    return Scenario.from_json(text, name)
+    return Scenario.from_text(text, name)
 
 
 def _summary(side: str, question: Scenario | dict[str, Any], seed_offset: int = 0) -> dict[str, Any]:
@@ -148,7 +155,7 @@ def _show(questions: dict[str, Scenario | dict[str, Any]], replications: int, fo
         warnings.insert(0, "A and B do not serve the same requests")
     about = "\n".join(f"{side}: {headline(summary)}" for side, summary in both.items())
     data = {"a": both["A"], "b": both["B"], "rows": rows, "replications": replications, "warnings": warnings}
-    emit(format, table=[about, _table(rows)], data=data, rows=rows, output=output)
+    emit(format, table=[about, difference_table(rows)], data=data, rows=rows, output=output)
     for warning in warnings:
         say(f"warning: {warning}")
 
@@ -164,7 +171,8 @@ def _same_requests(questions: dict[str, Scenario | dict[str, Any]]) -> bool:
     return a.workload == b.workload and a.seed == b.seed
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def difference_table(rows: list[dict[str, Any]]) -> Table:
+    """Return the rows of `simulator.comparison.compare` as a table."""
     from simulator.comparison import METRICS
 
     shown = {metric.key: metric for metric in METRICS}

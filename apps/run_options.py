@@ -24,6 +24,16 @@ Scheduler = Annotated[
 ]
 
 
-def run_settings(workers: int | None, backend: BackendName, scheduler: str | None) -> dict[str, object]:
-    """Return the keyword arguments of `apps.planning.runs.run_many`."""
-    return {"workers": workers, "backend": backend.value, "scheduler": scheduler}
+def workers_of(workers: int | None, backend: BackendName, scheduler: str | None) -> int | str | None:
+    """Return who computes, as `apps.planning.runs.run_many` takes it; `InputError` for options that do not go."""
+    from simulator.errors import InputError
+
+    if backend is BackendName.processes:
+        if scheduler is not None:
+            raise InputError(f"--scheduler {scheduler} is of no use to processes of this machine; add --backend dask")
+        return workers
+    if scheduler is None:
+        raise InputError("--backend dask needs a scheduler: give its address, e.g. --scheduler tcp://host:8786")
+    if workers is not None:
+        raise InputError(f"--workers {workers} limits processes of this machine; a cluster's workers are all taken")
+    return scheduler

@@ -36,7 +36,7 @@ def _read(path: Path) -> tuple[Scenario, dict[str, Any]]:
     except json.JSONDecodeError:
         data = None
     if not isinstance(data, dict) or not isinstance(data.get("provenance"), dict):
-        return Scenario.from_json(text, str(path)), {}
+        return Scenario.from_text(text, str(path)), {}
     if not isinstance(data.get("scenario"), dict):
         raise InputError(
             f"{path}: is a result without its scenario (an older servecast, or Result.to_json); "

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps import run_options
 from apps import workload_options as options
 from apps.output import FormatOption, say
-from apps.run_options import Workers
 from apps.simulate_command import Command, Gpu, ModelConfig, OverLength, Profile, VllmVersion
 
 if TYPE_CHECKING:
     from apps.planning.evaluate import Question, Row
+    from apps.planning.runs import Workers
     from apps.planning.search import Goal
     from apps.planning.space import Space
     from simulator.scenario import Scenario
@@ -69,7 +70,9 @@ def search_command(
     num_prompts: Annotated[int, typer.Option("--num-prompts", help="Requests per run.")] = 2000,
     over_length: OverLength = "fail",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same search.")] = 0,
-    workers: Workers = None,
+    workers: run_options.Workers = None,
+    backend: run_options.Backend = run_options.BackendName.processes,
+    scheduler: run_options.Scheduler = None,
     format: FormatOption = None,
     output: Rows = None,
     overwrite: Overwrite = False,
@@ -112,7 +115,7 @@ def search_command(
     if overwrite and output is not None:
         output.unlink(missing_ok=True)
     store = SearchStore(output, _asked(question, space, trials, goal), space)
-    rows = _searched(question, space, goal, trials, store, workers)
+    rows = _searched(question, space, goal, trials, store, run_options.workers_of(workers, backend, scheduler))
     if not show(rows, question, space, goal, format):
         raise typer.Exit(2)
 
@@ -121,22 +124,11 @@ def _question(
     scenario: Scenario, fixed: bool, slo: str | None, latency: str | None, requests: int, prices: dict[str, float]
 ) -> Question:
     from apps.planning.evaluate import METRICS, Question
-    from apps.planning.load import axis_of, native_rate
+    from apps.planning.load import axis_of, load_of
     from apps.planning.slo import Slo
     from simulator.errors import InputError
-    from simulator.workload import ConcurrencyWorkload, RateWorkload
 
     wanted = None if slo is None else Slo.parse(slo)
-    axis = axis_of(scenario)
-    workload = scenario.workload
-    if isinstance(workload, RateWorkload):
-        load = float(workload.rate)
-    elif isinstance(workload, ConcurrencyWorkload):
-        load = float(workload.concurrency)
-    elif axis == "concurrency":
-        load = float(workload.max_concurrency or 1)
-    else:
-        load = native_rate(scenario) * getattr(workload, "rate_scale", 1.0)
     name = latency or ("slo" if wanted is not None and fixed else "e2el_p99")
     key = name if name == "slo" else "{1}_{0}_ms".format(*name.split("_", 1)) if "_" in name else ""
     if (key != "slo" and key not in METRICS) or (key == "slo" and wanted is None):
@@ -145,8 +137,8 @@ def _question(
     return Question(
         scenario=scenario,
         mode="load" if fixed else "capacity",
-        axis=axis,
-        load=load,
+        axis=axis_of(scenario),
+        load=load_of(scenario),
         slo=wanted,
         latency=key,
         requests=requests,
@@ -203,7 +195,7 @@ def _asked(question: Question, space: Space, trials: int, goal: Goal) -> dict[st
     }
 
 
-def _searched(question: Question, space: Space, goal: Goal, trials: int, store: Any, workers: int | None) -> list[Row]:
+def _searched(question: Question, space: Space, goal: Goal, trials: int, store: Any, workers: Workers) -> list[Row]:
     """Run the search, every row kept at once; return all rows."""
     from apps.planning.evaluate import PRUNED
     from apps.planning.progress import shown

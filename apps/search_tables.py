@@ -82,9 +82,9 @@ def _table(best: list[Row], question: Question, space: Space, goal: Goal) -> Tab
 
 
 def _unit(question: Question) -> str:
-    from apps.planning.load import UNITS
+    from apps.planning.load import unit_of
 
-    return UNITS[question.axis]
+    return unit_of(question.scenario, question.axis)
 
 
 def _next(question: Question, row: Row) -> str:

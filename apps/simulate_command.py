@@ -67,7 +67,9 @@ def simulate_command(
     scenario: Annotated[
         Path | None, typer.Option("--scenario", help="A saved scenario, instead of all the above.")
     ] = None,
-    save_scenario: Annotated[Path | None, typer.Option("--save-scenario", help="Save the scenario as JSON.")] = None,
+    save_scenario: Annotated[
+        Path | None, typer.Option("--save-scenario", help="Save it as .json, .toml or .yaml.")
+    ] = None,
 ) -> None:
     """Predict TTFT, TPOT, ITL, E2E latency and throughput of a vLLM server.
 
@@ -92,7 +94,7 @@ def simulate_command(
     result = _with_intervals(question, wanted, workers) if wanted else simulate(question)
     seconds = None if timeline is None else result.timeline  # may be refused: before anything is written
     if save_scenario is not None:
-        write_file(save_scenario, question.to_json() + "\n")
+        write_file(save_scenario, question.to_text(str(save_scenario)))
     if per_request is not None:
         write_csv(per_request, result.requests)
     if timeline is not None and seconds is not None:
@@ -119,7 +121,7 @@ def _question(
     if saved is not None:
         if command is not None or any(value is not None for value in (*server.values(), *source.values())):
             raise InputError("--scenario already holds the server and the workload; leave the other options out")
-        return Scenario.from_json(read_text(saved), str(saved))
+        return Scenario.from_text(read_text(saved), str(saved))
     if command is None:
         raise InputError(
             'no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B", or --scenario FILE'

@@ -12,6 +12,7 @@ from apps import workload_options as options
 from apps.output import Format, FormatOption, emit, say, write_file
 
 if TYPE_CHECKING:
+    from apps.planning.runs import Workers
     from apps.planning.sweep import Sweep
     from apps.sweep_store import Store
 
@@ -108,14 +109,14 @@ def sweep_command(
     from apps.sweep_store import Store
 
     store = Store(output, asked)
-    who = run_options.run_settings(workers, backend, scheduler)
+    who = run_options.workers_of(workers, backend, scheduler)
     try:
         _run(asked, store, who, time_limit)
     except BaseException:
         _keep(asked, store, format, metrics)
         raise
     _show(asked, store, format, metrics, plot, x)
-    raise typer.Exit(_exit_code(store))
+    _end(store)
 
 
 def _asked(
@@ -151,7 +152,7 @@ def _save(sweep: Sweep, path: Path) -> None:
     write_file(path, write_sweep(sweep, str(path)))
 
 
-def _run(sweep: Sweep, store: Store, who: dict[str, Any], time_limit_s: float | None) -> None:
+def _run(sweep: Sweep, store: Store, who: Workers, time_limit_s: float | None) -> None:
     from apps.planning.sweep_run import run_sweep
     from simulator.errors import InputError
 
@@ -160,7 +161,7 @@ def _run(sweep: Sweep, store: Store, who: dict[str, Any], time_limit_s: float | 
     if store.rows:
         say(f"{store.path}: {len(store.rows):,} of {len(sweep):,} rows are there already (--overwrite begins anew)")
     done = frozenset(store.rows)
-    for point, row in run_sweep(sweep, skip=done, time_limit_s=time_limit_s, progress="sweep", **who):
+    for point, row in run_sweep(sweep, skip=done, time_limit_s=time_limit_s, progress="sweep", workers=who):
         store.add(point, row)
     store.finish()
 
@@ -193,11 +194,15 @@ def _show(
         draw(plot, sweep.command, found, axis, drawn, by_configuration(sweep, found, metrics or SHOWN))
 
 
-def _exit_code(store: Store) -> int:
-    """0 if anything was answered, 2 if vLLM would start or serve none of them, 1 if none could be asked."""
+def _end(store: Store) -> None:
+    """Exit code 0 if anything was answered, 2 if vLLM would serve nothing; `InputError` if nothing could be asked."""
     from apps.planning.sweep_run import OK, PASSING
+    from simulator.errors import InputError
 
-    states = {row["status"] for row in store.rows.values()}
+    rows = store.in_order()
+    states = {row["status"] for row in rows}
     if OK in states:
-        return 0
-    return 1 if states <= {"bad input", "not covered", *PASSING} else 2
+        return
+    if states <= {"bad input", "not covered", *PASSING}:
+        raise InputError(f"nothing was answered; the first reason: {rows[0]['reason']}")
+    raise typer.Exit(2)

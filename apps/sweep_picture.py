@@ -23,6 +23,8 @@ def check_picture(path: Path) -> None:
     """Raise `InputError` unless *path* can become a picture."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a plot is an .svg, .png or .html file; name it so")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}; create it first")
 
 
 def axis_of(found: Sequence[Average], wanted: str | None) -> str:

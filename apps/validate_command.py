@@ -124,6 +124,8 @@ def validate_command(
         "requests": requests, "trace": trace, "rate_scale": rate_scale, "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens, "num_prompts": num_prompts,
     }  # fmt: skip
+    if report is not None:
+        made(report.parent)
     how = Judging(seed=seed, replications=replications, workers=workers, bars=bars(bar or []))
     given = any(value is not None for value in source.values())
     if host_from is not None and recorded is None:
@@ -187,9 +189,10 @@ def _on_a_server(
     client: SendsRequests,
 ) -> Validation:
     """Predict, then measure on a server that is started here or runs at *url*."""
+    import shutil
     import tempfile
 
-    from calibration.live_validation import LiveServer
+    from calibration.live_validation import LiveServer, words_of
     from calibration.server import ServerError
     from calibration.validation_inputs import of_server
     from simulator.errors import InputError
@@ -198,15 +201,35 @@ def _on_a_server(
     if command is None:
         raise InputError('no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B"; also with --url')
     scenario = Scenario.from_command(command, workload=options.workload(**source), seed=how.seed, **server)
+    if url is None:
+        words_of(command)
     runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, client=client, progress=say)
-    with tempfile.TemporaryDirectory(prefix="servecast-") as temporary:
-        folder = out if out is not None else Path(temporary)
-        try:
-            return of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)
-        except ServerError as error:
-            if error.log_tail:
-                say(error.log_tail)
-            raise
+    folder = made(out) if out is not None else Path(tempfile.mkdtemp(prefix="servecast-"))
+    try:
+        found = of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)
+    except BaseException as error:
+        if isinstance(error, ServerError) and error.log_tail:
+            say("the last lines of the log:")
+            say("\n".join(f"  | {line[:200]}" for line in error.log_tail.splitlines()))
+        if any(folder.glob("*.requests.json.gz")):
+            say(f"what was measured until then is in {folder}")
+        elif out is None and not isinstance(error, ServerError):  # its message names the log
+            shutil.rmtree(folder)
+        raise
+    if out is None:
+        shutil.rmtree(folder)
+    return found
+
+
+def made(folder: Path) -> Path:
+    """Return *folder*, made if need be, before minutes are spent on what would lie in it."""
+    from simulator.errors import InputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write there ({error.strerror}); give another folder") from None
+    return folder
 
 
 def _show(done: Validation, report: Path | None, format: Any, output: Path | None) -> None:
@@ -222,7 +245,6 @@ def _show(done: Validation, report: Path | None, format: Any, output: Path | Non
     emit(format, table=parts, data=data, rows=data["metrics"], output=output)
     if report is not None:
         folder = report.parent
-        folder.mkdir(parents=True, exist_ok=True)
         emit(Format.md, table=[page.markdown_head(data), *parts[1:]], data=data, output=folder / f"{report.name}.md")
         emit(Format.json, table=parts, data=data, output=folder / f"{report.name}.json")
         write_file(folder / f"{report.name}.html", page.html(data))

@@ -9,6 +9,7 @@ needs the model's tokenizer, and does not say how late it was.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -67,6 +68,7 @@ def replay_with_bench(
     tokenizer: str | None = None,
     max_concurrency: int | None = None,
     run: int = 0,
+    api_key: str | None = None,
     timeout_s: float = 3600.0,
 ) -> BenchResult:
     """Send *table* with the bench and return its result; trace, log and result stay in *folder*."""
@@ -78,8 +80,9 @@ def replay_with_bench(
     try:
         with log.open("wb") as out:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
-            )
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=timeout_s, check=False,
+                env={**os.environ, **({"OPENAI_API_KEY": api_key} if api_key else {})},
+            )  # fmt: skip
     except OSError as error:
         raise InputError(
             f"cannot start {vllm[0]!r} ({error.strerror}); vllm-bench needs vLLM where this runs"

@@ -18,19 +18,23 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.draws import value_at, with_values
+from calibration.fit import Folder, logged_version
 from calibration.fit_cpu import Launches, fit_launch
 from calibration.fit_front_end import IN, OUT, SPREAD, Arrival, FrontEndFit, Outputs, arrivals, outputs
 from calibration.fit_gpu import GpuTimeFit, Recording, step_ends
 from calibration.priors import PRIORS, starting_profile
 from calibration.recorded_run import take
 from calibration.recording import Floats, Ints, Sent
+from simulator import catalogue
 from simulator.errors import InputError
+from simulator.model_spec import ModelSpec
 from simulator.profile import Covariance, Profile
 
 Progress = Callable[[str], None]
@@ -104,6 +108,24 @@ def bootstrap(
         with ProcessPoolExecutor(max_workers=workers) as pool:
             found = list(pool.map(task, range(refits)))
     return profile.model_copy(update={"covariance": covariance_of(found)})
+
+
+def bootstrap_folder(
+    profile: Profile,
+    steps_dir: Path,
+    model: ModelSpec,
+    *,
+    workload: str = "calib",
+    refits: int = REFITS,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Progress = lambda _: None,
+) -> Profile:
+    """Return *profile*, fitted to *workload* of *steps_dir*, with the covariance of *refits* refits."""
+    version = logged_version(steps_dir, profile.provenance.vllm_version)
+    folder = Folder.read(steps_dir, workload, model, catalogue.gpu(profile.provenance.gpu), version)
+    found = folder.recording, folder.sent
+    return bootstrap(profile, *found, refits=refits, seed=seed, workers=workers, progress=progress)
 
 
 def refit(profile: Profile, bursts: Bursts, seed: int, number: int) -> dict[str, float]:

@@ -61,9 +61,12 @@ class RunFolder:
         return self.path / "server.log"
 
     def open(self, facts: Mapping[str, Any], *, resume: bool) -> None:
-        """Begin a run, or go on with one of the same *facts*; `InputError` if that cannot be."""
+        """Begin a run, or go on with one of the same *facts*; `InputError` if that cannot be.
+
+        A run that has measured nothing (its server never started) is no run yet: it may begin again, with other facts.
+        """
         path = self.path / "run.json"
-        if path.is_file():
+        if path.is_file() and any((self.path / "bursts").glob("*.json")):
             if not resume:
                 raise InputError(
                     f"{self.path} holds a run already; add --resume to go on with it, or give another --out"

@@ -6,7 +6,7 @@ a table without times is a closed loop then.  Both as `vllm bench serve` does.
 
 Answers stream; temperature 0, ``ignore_eos``, so that every output has exactly the wanted length.  ``sent_s`` is read
 just before the connection is taken or opened.  A request that fails is recorded with its reason and never repeated.
-Standard library and numpy only.
+Standard library, numpy, and uvloop where there is one.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Target:
     url: str
     model: str
     vocab_size: int
+    api_key: str | None = None
     silence_s: float = 60.0
     connect_s: float = 10.0
 
@@ -177,9 +178,11 @@ class _Replay:
         return self._ends_s[earlier] if earlier >= 0 else 0.0
 
     def _head(self, length: int) -> bytes:
+        key = self._target.api_key
         lines = (
             "POST /v1/completions HTTP/1.1", f"Host: {self._connections}", "Content-Type: application/json",
             "Accept: text/event-stream", f"Content-Length: {length}", "Connection: keep-alive",
+            *([f"Authorization: Bearer {key}"] if key else []),
         )  # fmt: skip
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 

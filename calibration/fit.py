@@ -1,12 +1,13 @@
 """From a folder of recordings to a profile.
 
 A folder holds ``WORKLOAD.steps.jsonl(.gz)``, ``WORKLOAD.requests.json(.gz)`` (optional: without it the front end stays
-the prior's) and ``server.log`` (optional: vLLM version, date, arguments for the provenance).
+the prior's) and ``server.log(.gz)`` (optional: vLLM version, date, arguments for the provenance).
 """
 
 from __future__ import annotations
 
 import ast
+import gzip
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,11 +72,14 @@ class Folder:
         steps_path = _find(steps_dir, workload, "steps.jsonl")
         if steps_path is None:
             raise InputError(f"{steps_dir}: no {workload}.steps.jsonl or .gz; has {_workloads(steps_dir) or 'none'}")
-        engine = engine_of(read_header(steps_path), model, vllm_version, enforce_eager=_is_eager(steps_dir))
+        engine = engine_of(
+            read_header(steps_path), model, vllm_version, enforce_eager=_is_eager(steps_dir),
+            quantization=logged_quantization(steps_dir),
+        )  # fmt: skip
         steps = read_steps(steps_path, GraphDispatch(engine).dispatch)
         requests_path = _find(steps_dir, workload, "requests.json")
         sent = read_requests(requests_path) if requests_path else None
-        paths = [path for path in (steps_path, requests_path, steps_dir / "server.log") if path and path.is_file()]
+        paths = [path for path in (steps_path, requests_path, _find_log(steps_dir)) if path]
         files = tuple(SourceFile(name=path.name, sha256=sha256(path)) for path in paths)
         return cls(Recording(workload, steps, model, gpu, engine), sent, files, steps.notes)
 
@@ -94,29 +98,51 @@ def _workloads(steps_dir: Path) -> str:
     return ", ".join(sorted(path.name.split(".steps.")[0] for path in steps_dir.glob("*.steps.jsonl*")))
 
 
-def _log(steps_dir: Path) -> str:
-    path = steps_dir / "server.log"
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+def server_log(steps_dir: Path) -> str:
+    """Return the text of ``server.log`` or ``server.log.gz``, empty where there is none."""
+    path = _find_log(steps_dir)
+    if path is None:
+        return ""
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", errors="replace")
+
+
+def _find_log(steps_dir: Path) -> Path | None:
+    return next((path for path in (steps_dir / "server.log", steps_dir / "server.log.gz") if path.is_file()), None)
 
 
 def _is_eager(steps_dir: Path) -> bool:
-    return bool(re.search(r"'enforce_eager': True|enforce_eager=True", _log(steps_dir)))
+    return bool(re.search(r"'enforce_eager': True|enforce_eager=True", server_log(steps_dir)))
+
+
+def logged_quantization(steps_dir: Path) -> str | None:
+    """Return the ``--quantization`` the log names, if there was one."""
+    found = re.search(r"'quantization': '(\w+)'", server_log(steps_dir))
+    return found.group(1) if found else None
 
 
 def logged_version(steps_dir: Path, default: str = "0.24.0") -> str:
     """Return the vLLM version the log names."""
     found = re.search(
-        r"(?:LLM engine \(v|vLLM API server version |version )(\d+\.\d+\.\d+\S*?)\)?[\s,]", _log(steps_dir)
+        r"(?:LLM engine \(v|vLLM API server version |version )(\d+\.\d+\.\d+\S*?)\)?[\s,]", server_log(steps_dir)
     )
     return found.group(1) if found else default
 
 
-def engine_of(header: dict[str, object], model: ModelSpec, vllm_version: str, *, enforce_eager: bool) -> EngineConfig:
+def engine_of(
+    header: dict[str, object],
+    model: ModelSpec,
+    vllm_version: str,
+    *,
+    enforce_eager: bool,
+    quantization: str | None = None,
+) -> EngineConfig:
     """Return the settings a recording was made with, as far as step costs depend on them."""
     tokens, seqs = (int(str(header.get(key) or default)) for key, default in (("max_tok", 8192), ("max_run", 1024)))
     return EngineConfig(
         model=model.name, vllm_version=vllm_version, max_model_len=model.max_position_embeddings,
         max_num_batched_tokens=tokens, max_num_seqs=seqs, enforce_eager=enforce_eager,
+        quantization=quantization,
         async_scheduling=bool(header.get("async", True)),
         cudagraph_capture_sizes=capture_sizes(seqs, tokens, facts(vllm_version)),
     )  # fmt: skip
@@ -217,7 +243,7 @@ def _hull(steps: Steps) -> Hull:
 
 
 def _provenance(steps_dir: Path, folder: Folder, measured: str | None) -> Provenance:
-    recording, log = folder.recording, _log(steps_dir)
+    recording, log = folder.recording, server_log(steps_dir)
     try:
         own_version = version("servecast")
     except PackageNotFoundError:
@@ -226,6 +252,7 @@ def _provenance(steps_dir: Path, folder: Folder, measured: str | None) -> Proven
         gpu=recording.gpu.name,
         vllm_version=recording.engine.vllm_version,
         model=recording.model.name,
+        quantization=recording.engine.quantization or recording.model.quantization,
         command=_command(log, recording.model.name),
         measured=measured or logged_date(steps_dir),
         files=folder.files,
@@ -253,8 +280,9 @@ def _command(log: str, model_name: str) -> str:
 
 def logged_date(steps_dir: Path) -> str:
     """Return the date of the log's first line, empty without one; vLLM leaves out the year, which is the file's."""
-    found = re.search(r"\b(\d\d)-(\d\d) \d\d:\d\d:\d\d\b", _log(steps_dir))
-    if not found:
+    path = _find_log(steps_dir)
+    found = re.search(r"\b(\d\d)-(\d\d) \d\d:\d\d:\d\d\b", server_log(steps_dir))
+    if not found or path is None:
         return ""
-    written = datetime.fromtimestamp((steps_dir / "server.log").stat().st_mtime, UTC)
+    written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     return f"{written.year}-{found.group(1)}-{found.group(2)}"

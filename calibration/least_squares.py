@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from scipy import optimize
 from threadpoolctl import threadpool_limits
 
@@ -17,5 +18,5 @@ from calibration.recording import Floats
 
 def least_squares(errors: Callable[[Floats], Floats], start: Any, **options: Any) -> Any:
     """Return the result of `scipy.optimize.least_squares`, robust (soft L1) unless *options* say otherwise."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), np.errstate(over="ignore"):
         return optimize.least_squares(errors, start, **{"loss": "soft_l1", **options})

@@ -5,7 +5,6 @@ With a *url* nothing is started: what an outside client can see is kept (timings
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import time
@@ -18,9 +17,10 @@ from calibration.bursts import Burst, Limits
 from calibration.campaign import Campaign
 from calibration.campaign_files import RunFolder, header_of
 from calibration.client import Target
-from calibration.fit import engine_of, fit_profile, logged_version
+from calibration.fit import engine_of, fit_profile, logged_quantization, logged_version
 from calibration.precision import ENOUGH, standard_errors
 from calibration.recorder_setup import RecorderSetup, set_up
+from calibration.served import api_key, served
 from calibration.server import Attached, Progress, ServerError, VllmServer, fetch
 from simulator.engine_config import EngineConfig
 from simulator.errors import InputError, ServecastError
@@ -103,22 +103,27 @@ def _server(
 ) -> AbstractContextManager[VllmServer | Attached]:
     if wish.url is not None:
         return Attached(wish.url)
-    command = [*_words(wish.vllm, "--vllm"), wish.model, *arguments, *setup.arguments]
+    start = _words(wish.vllm, "--vllm")
+    if not start:
+        raise InputError("--vllm is empty; say how vLLM is started, e.g. --vllm 'vllm serve'")
+    command = [*start, wish.model, *arguments, *setup.arguments]
     progress(f"starting {shlex.join(command)}")
     return VllmServer(
-        command, log=folder.log, env=setup.env, startup_timeout_s=wish.startup_timeout_s, progress=progress
-    )
+        command, log=folder.log, env=setup.env, startup_timeout_s=wish.startup_timeout_s,
+        hint="say how it is started with --vllm", progress=progress,
+    )  # fmt: skip
 
 
 def _campaign(wish: Wish, folder: RunFolder, server: VllmServer | Attached, part: str, progress: Progress) -> Campaign:
-    model_id, longest = _served(server.url)
+    key = api_key(_words(wish.serve_args, "--serve-args") if wish.url is None else ())
+    model = served(server.url, key)
     header = _header(folder, part) if wish.url is None else None
     if wish.url is None and header is None:
         progress("note: this vLLM did not load the recorder (see the log); only client timings are kept")
     engine = _engine(wish, folder, header)
-    limits = _limits(engine, header, server.url, longest)
+    limits = _limits(engine, header, server.url, model.max_model_len, progress)
     cost = StepCost(default_profile(wish.gpu), wish.spec, wish.gpu, engine)
-    target = Target(server.url, model_id, wish.spec.vocab_size, silence_s=wish.silence_s)
+    target = Target(server.url, model.name, wish.spec.vocab_size, key, silence_s=wish.silence_s)
     return Campaign(
         server, target, limits, BurstTime(cost, engine, limits), folder, part, seed=wish.seed, progress=progress
     )
@@ -134,22 +139,13 @@ def _header(folder: RunFolder, part: str) -> dict[str, object] | None:
     return None
 
 
-def _served(url: str) -> tuple[str, int | None]:
-    """Return the name the server gives its model, and max_model_len."""
-    try:
-        model = json.loads(fetch(f"{url}/v1/models"))["data"][0]
-        longest = model.get("max_model_len")
-        return str(model["id"]), int(longest) if longest else None
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ServerError(f"{url}/v1/models does not answer as vLLM does ({error})") from None
-
-
 def _engine(wish: Wish, folder: RunFolder, header: dict[str, object] | None) -> EngineConfig:
     """Return the settings: as recorded, else as the arguments say."""
     eager = "--enforce-eager" in wish.serve_args
     if header is not None:
         version = str(header.get("vllm") or logged_version(folder.path))
-        return engine_of(header, wish.spec, _plain(version), enforce_eager=eager)
+        quantization = logged_quantization(folder.path)
+        return engine_of(header, wish.spec, _plain(version), enforce_eager=eager, quantization=quantization)
     from simulator.command_line import parse
     from simulator.resolve import resolve
 
@@ -161,7 +157,9 @@ def _plain(version: str) -> str:
     return found.group(0) if found else version
 
 
-def _limits(engine: EngineConfig, header: dict[str, object] | None, url: str, longest: int | None) -> Limits:
+def _limits(
+    engine: EngineConfig, header: dict[str, object] | None, url: str, longest: int | None, progress: Progress
+) -> Limits:
     kv_tokens = _ASSUMED_KV_TOKENS
     if header is not None and header.get("blocks") and header.get("block_size"):
         kv_tokens = (int(str(header["blocks"])) - 1) * int(str(header["block_size"]))
@@ -173,6 +171,8 @@ def _limits(engine: EngineConfig, header: dict[str, object] | None, url: str, lo
         found = dict(re.findall(r'(num_gpu_blocks|block_size)="(\d+)"', info.group(0))) if info else {}
         if len(found) == 2:
             kv_tokens = int(found["num_gpu_blocks"]) * int(found["block_size"])
+        else:
+            progress(f"note: {url}/metrics does not tell the size of the KV cache; bursts assume {kv_tokens:,} tokens")
     return Limits(engine.max_num_seqs, engine.max_num_batched_tokens, longest or engine.max_model_len, kv_tokens)
 
 
@@ -196,7 +196,8 @@ def _conclude(wish: Wish, folder: RunFolder, limits: Limits, outcome: Outcome, p
     good = folder.good()
     outcome.bursts, outcome.late = len(good), sum(burst.late_client is not None for burst in good)
     if not outcome.steps:
-        outcome.fit_error = "no steps were recorded"
+        missing = "no steps were recorded" if good else "no burst was finished; give more --minutes"
+        outcome.fit_error = missing
         return
     try:
         profile = fit_profile(folder.path, wish.spec, wish.gpu, name=wish.name, workload=WORKLOAD, progress=progress)

@@ -16,6 +16,7 @@ import json
 import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from calibration.bench_client import RESULT, bench_words, replay_with_bench, requests_document
+from calibration.campaign import DYING_S
 from calibration.client import Target, replay
 from calibration.recorder_setup import set_up
-from calibration.server import Attached, Server, VllmServer, fetch
+from calibration.served import api_key, served
+from calibration.server import Attached, Server, VllmServer
 from simulator.command_line import parse
 from simulator.errors import InputError, ServecastError
 from simulator.request_table import RequestTable
@@ -79,7 +82,7 @@ class BenchClient:
         tokenizer = self.tokenizer or _model_of(command) or target.model
         replay_with_bench(
             target.url, target.model, traffic.table, place, vllm=bench_words(command), tokenizer=tokenizer,
-            max_concurrency=limit, run=number,
+            max_concurrency=limit, run=number, api_key=target.api_key,
         )  # fmt: skip
         result = place / RESULT
         return requests_document(json.loads(result.read_text(encoding="utf-8")), traffic.table, limit, str(result))
@@ -109,10 +112,16 @@ class LiveServer:
         self._client = client or OwnClient(seed)
 
     def __call__(self, command: str, traffic: Traffic, folder: Path, names: Sequence[str]) -> None:
-        """Send *traffic* once for each of *names*; leave requests, steps and the log in *folder*."""
+        """Send *traffic* once for each of *names*; leave requests, steps and the log in *folder*.
+
+        Raises `InputError` if the folder holds such runs already, `ServerError` if the server dies; what was measured
+        until then stays.
+        """
+        _refuse_to_overwrite(folder, names)
         try:
             with self._server(command, folder) as server:
-                target = Target(server.url, _served_model(server.url), self._vocab_size)
+                key = api_key(shlex.split(command) if self._url is None else ())
+                target = Target(server.url, served(server.url, key).name, self._vocab_size, key)
                 self._warm_up(server, target, traffic)
                 for number, name in enumerate(names, 1):
                     server.check()
@@ -120,6 +129,9 @@ class LiveServer:
                     document = self._client(target, traffic, command, folder, name, number)
                     _write(folder / f"{name}.requests.json.gz", document)
                     self._progress(f"{name}: done in {document['duration']:.1f} s{_failures(document)}")
+                    if document["failed"]:
+                        time.sleep(DYING_S)
+                        server.check()
         finally:
             _hand_out_steps(folder, names)
 
@@ -129,11 +141,7 @@ class LiveServer:
             with Attached(self._url) as attached:
                 yield attached
             return
-        words = shlex.split(command)
-        if not ("serve" in words[:4] or "vllm.entrypoints.openai.api_server" in words[:4]):
-            raise InputError(
-                f"{command[:60]!r}: cannot be started here; give a `vllm serve ...` line, or --url of a server"
-            )
+        words = words_of(command)
         with tempfile.TemporaryDirectory(prefix="servecast-recorder-") as place:
             recorder = set_up(Path(place), folder / _RECORD, gpu_times=False)
             words = [*words, *recorder.arguments]
@@ -153,12 +161,26 @@ class LiveServer:
                 raise ServecastError(f"the server answers no request: {run.first_error()}")
 
 
-def _served_model(url: str) -> str:
-    """Return the name the server gives its model."""
+def words_of(command: str) -> list[str]:
+    """Return the words of a line that starts a server here; `InputError` if it does not."""
     try:
-        return str(json.loads(fetch(f"{url}/v1/models"))["data"][0]["id"])
-    except (OSError, ValueError, LookupError, TypeError):
-        raise ServecastError(f"{url}/v1/models names no model; is that a vLLM server?") from None
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"{command[:60]!r} cannot be split into words ({error}); check its quotes") from None
+    if not ("serve" in words[:4] or "vllm.entrypoints.openai.api_server" in words[:4]):
+        raise InputError(
+            f"{command[:60]!r}: cannot be started here; give a `vllm serve ...` line, or --url of a server"
+        )
+    return words
+
+
+def _refuse_to_overwrite(folder: Path, names: Sequence[str]) -> None:
+    there = [name for name in names if (folder / f"{name}.requests.json.gz").exists()]
+    if there:
+        raise InputError(
+            f"{folder} holds {there[0]} of an earlier measurement; give another --out, or judge it with --recorded "
+            f"{folder} --workload {there[0]}"
+        )
 
 
 def _failures(document: dict[str, Any]) -> str:

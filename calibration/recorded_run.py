@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.client_lag import ClientLag, client_lag
-from calibration.fit import Folder, logged_version
+from calibration.fit import Folder, logged_version, server_log
 from calibration.fit_gpu import Recording
 from calibration.recording import Sent, Steps, read_lines
 from calibration.trace import StepColumns, Trace, of_recorded
@@ -117,12 +117,9 @@ def _requests_path(folder: Path, workload: str) -> Path:
 
 
 def logged_arguments(folder: Path) -> str | None:
-    """Return the line of ``server.log`` that tells how the server was started, if there is one."""
-    path = folder / "server.log"
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return next(
-        (line[line.index("non-default args:") :] for line in text.splitlines() if "non-default args:" in line), None
-    )
+    """Return the line of ``server.log(.gz)`` that tells how the server was started, if there is one."""
+    lines = server_log(folder).splitlines()
+    return next((line[line.index("non-default args:") :] for line in lines if "non-default args:" in line), None)
 
 
 def _provenance(folder: Path, model: ModelSpec, gpu: GpuSpec, known: Mapping[str, str]) -> dict[str, str]:

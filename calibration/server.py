@@ -65,10 +65,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def fetch(url: str, timeout_s: float = 5.0) -> str:
+def fetch(url: str, timeout_s: float = 5.0, api_key: str | None = None) -> str:
     """Return the body at *url*; OSError or HTTPException if there is no good answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=timeout_s) as answer:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {api_key}"} if api_key else {})
+    with opener.open(request, timeout=timeout_s) as answer:
         return str(answer.read().decode("utf-8", errors="replace"))
 
 
@@ -86,8 +87,8 @@ class Attached:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
-        if not self.url.startswith(("http://", "https://")):
-            raise InputError(f"--url {url}: must start with http:// or https://")
+        if not self.url.startswith("http://"):
+            raise InputError(f"--url {url}: must start with http:// (the client speaks no https)")
         if not is_healthy(self.url):
             raise InputError(f"--url {url}: no healthy server answers at {self.url}/health; start it first")
 
@@ -113,13 +114,14 @@ class VllmServer:
         log: Path,
         env: Mapping[str, str] | None = None,
         startup_timeout_s: float = 900.0,
+        hint: str = "give the whole path",
         progress: Progress = lambda _: None,
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [*command, "--host", "127.0.0.1", "--port", str(self.port)]
         self._log, self._env = log, dict(env or {})
-        self._timeout_s, self._progress = startup_timeout_s, progress
+        self._timeout_s, self._hint, self._progress = startup_timeout_s, hint, progress
         self._process: subprocess.Popen[bytes] | None = None
         self._signals = contextlib.ExitStack()
 
@@ -159,7 +161,7 @@ class VllmServer:
 
     def _start(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("wb") as out:
+        with self._log.open("wb") as out, _interrupted_later():
             try:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -168,7 +170,7 @@ class VllmServer:
             except OSError as error:
                 name = self._command[0]
                 raise ServerError(
-                    f"cannot start {name!r} ({error.strerror}); say how to start vLLM with --vllm"
+                    f"cannot start {name!r} ({error.strerror}); is vLLM installed here? {self._hint}"
                 ) from None
 
     def _wait_until_healthy(self) -> None:
@@ -245,6 +247,20 @@ def _handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Signals take effect after the block: between fork and its return a server would be started and forgotten."""
+    seen: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+
+    with _handling(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), remember)):
+        yield
+    for number in seen[:1]:
+        signal.raise_signal(number)
 
 
 def _ending_on_sigterm() -> contextlib.AbstractContextManager[None]:

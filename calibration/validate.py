@@ -23,7 +23,7 @@ from calibration.bars import BARS, METRICS, NAMES, Judged, Verdict
 from calibration.client_lag import Lag, client_lag
 from calibration.explain import Explanation, explain
 from calibration.host import measure_host
-from calibration.intervals import LEVEL, replicated, summarize
+from calibration.intervals import LEAST_REPLICATIONS, LEVEL, replicated, summarize
 from calibration.mechanisms import Mechanism, mechanisms
 from calibration.phases import TOKEN, TTFT, Contribution, contributions
 from calibration.recorded_run import RecordedRun
@@ -155,6 +155,8 @@ def predict(
 
     *timed_by* stands in for the scenario's profile: the same one with this host's speed, say.
     """
+    if 0 < replications < LEAST_REPLICATIONS:
+        raise InputError(f"an interval needs at least {LEAST_REPLICATIONS} replications, got {replications}; 0: none")
     question = with_fixed_requests(scenario)
     profile = timed_by or profile_of(question)
     results = tuple(

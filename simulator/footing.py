@@ -57,18 +57,20 @@ def _engine(scenario: Scenario, profile: Profile) -> list[str]:
             f"step times were measured with vLLM {version}, used for {engine.vllm_version}: scheduled by its rules, "
             "at the measured speed"
         )
-    unlike = _unlike(engine, scenario.model)
+    unlike = _unlike(engine, scenario.model, profile)
     return found + [f"{what}: step times are a first answer ({how}), not calibrated" for what, how in unlike]
 
 
-def _unlike(engine: EngineConfig, model: ModelSpec) -> list[tuple[str, str]]:
+def _unlike(engine: EngineConfig, model: ModelSpec, profile: Profile) -> list[tuple[str, str]]:
     """What differs from the engines that were measured, and how it is answered all the same."""
     found = []
     if engine.tensor_parallel_size > 1:
         how = "work divided by the ranks, plus all-reduces"
         found.append((f"tensor_parallel_size {engine.tensor_parallel_size}", how))
-    if quantization := engine.quantization or model.quantization:
-        found.append((f"quantization {quantization}", "bytes per weight"))
+    quantization, measured = engine.quantization or model.quantization, profile.provenance.quantization
+    if quantization != measured:
+        how = "bytes per weight, and fp8 at the GPU's fp8 rate"
+        found.append((f"quantization {quantization}" if quantization else f"no quantization, unlike {measured}", how))
     if engine.kv_cache_dtype not in ("auto", "bfloat16", "float16"):
         found.append((f"kv_cache_dtype {engine.kv_cache_dtype}", "bytes per value"))
     if engine.enforce_eager or engine.cudagraph_mode != "FULL_AND_PIECEWISE":

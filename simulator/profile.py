@@ -204,6 +204,7 @@ class Provenance(Section):
     created: str = ""
     servecast_version: str = ""
     calibrated: bool = True
+    quantization: str | None = None  # of the weights, as `--quantization` or the checkpoint says
     note: str = ""
     fit: dict[str, float] = Field(default_factory=dict)  # numbers that tell how good the fit is
 

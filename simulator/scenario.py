@@ -6,13 +6,13 @@ an equal scenario, and the same scenario gives the same result.  Schema: ``docs/
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from simulator import data_text
 from simulator.autoscaler import Autoscaler
 from simulator.engine_config import EngineConfig
 from simulator.errors import InputError, validated
@@ -70,14 +70,23 @@ class Scenario(BaseModel):
     @classmethod
     def from_json(cls, text: str, name: str = "scenario") -> Scenario:
         """Return the scenario written in *text*; `InputError` of one line, also for a newer schema."""
-        try:
-            data: Any = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{name}: is not JSON ({error.msg} in line {error.lineno}); write it with to_json"
-            ) from None
+        return cls._from_data(data_text.parse(text, name, "json"), name)
+
+    def to_text(self, name: str) -> str:
+        """Return the scenario as TOML, YAML or JSON text, by the suffix of *name*; `from_text` reads it back."""
+        return data_text.dump(self.model_dump(mode="json"), name)
+
+    @classmethod
+    def from_text(cls, text: str, name: str) -> Scenario:
+        """Return the scenario written in *text*, TOML, YAML or JSON by the suffix of *name*; errors as `from_json`."""
+        return cls._from_data(data_text.parse(text, name), name)
+
+    @classmethod
+    def _from_data(cls, data: Any, name: str) -> Scenario:
         if not isinstance(data, dict):
-            raise InputError(f"{name}: must be a JSON object, got {type(data).__name__}; write it with to_json")
+            raise InputError(
+                f"{name}: must be a JSON object (or a table), got {type(data).__name__}; write it with to_json"
+            )
         given = data.get("schema_version", SCHEMA_VERSION)
         if isinstance(given, int) and given > SCHEMA_VERSION:
             raise InputError(f"{name}: schema_version {given} is newer than {SCHEMA_VERSION}; update servecast")

@@ -18,9 +18,9 @@ compute_efficiency(t) is interpolated in log t between the profile's knots and c
 read and one write of every linear layer's input and output.  Contexts are KV tokens that exist before the step.  The
 imbalance term does not scale with KV heads.  With fewer tiles than 0.8 slots the kernel splits contexts: no waves.
 
-Tensor parallelism divides weights, heads and vocabulary by the ranks and adds two all-reduces a layer; quantised
-weights count with their bytes and compute at 16 bit.  Both are first answers, never measured.  Evidence and sources:
-docs/calibration.md.
+Tensor parallelism divides weights, heads and vocabulary by the ranks and adds two all-reduces a layer: a first answer,
+never measured.  Quantised weights count with their bytes; fp8 computes at the GPU's fp8 rate where it has one, other
+formats at 16 bit.  Evidence and sources: docs/calibration.md.
 
 Two paths, equal to rounding: scalars (called each simulated step) and arrays (calibration, stretches of steps).
 """
@@ -50,11 +50,21 @@ _IMBALANCE_BYTES = 8 * 4.0
 _DTYPES = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}
 
 
-def bytes_per_weight(model: ModelSpec, engine: EngineConfig) -> float:
-    """Bytes per weight of the linear layers: the quantisation's, else the dtype's."""
+def weight_format(model: ModelSpec, engine: EngineConfig) -> str:
+    """Return the format of the linear layers' weights: the quantisation's, else the dtype's."""
     dtype = engine.dtype if engine.dtype != "auto" else model.dtype
     kind = engine.quantization or model.quantization or dtype
-    return BYTES_PER_WEIGHT.get(_DTYPES.get(kind, kind), 2.0)
+    return _DTYPES.get(kind, kind)
+
+
+def bytes_per_weight(model: ModelSpec, engine: EngineConfig) -> float:
+    """Bytes per weight of the linear layers."""
+    return BYTES_PER_WEIGHT.get(weight_format(model, engine), 2.0)
+
+
+def linear_peak(weights: str, gpu: GpuSpec) -> float:
+    """Return the peak rate of linear layers in operations/s: fp8 weights multiply fp8 activations where the GPU can."""
+    return gpu.fp8_flops_per_s if weights == "fp8" and gpu.fp8_flops_per_s else gpu.bf16_flops_per_s
 
 
 def _by_mode(launch: Launch, value: Callable[[ModeLaunch], float]) -> ByMode:
@@ -108,7 +118,7 @@ class StepCost:
         self._p = c.roofline_exponent
         self._knots = np.log(np.asarray(c.compute_tokens))
         self._slowness = -np.log(np.asarray(c.compute_efficiency))
-        self._per_token = scale * 2 * weights / peak
+        self._per_token = scale * 2 * weights / linear_peak(weight_format(model, engine), gpu)
         self._weights_read = scale * weights * bytes_per_weight(model, engine) / (bandwidth * c.bandwidth_efficiency)
         self._head_per_row = scale * 2 * head / peak
         self._head_read = scale * head * 2.0 / (bandwidth * c.bandwidth_efficiency)

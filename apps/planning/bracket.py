@@ -15,6 +15,8 @@ from apps.planning.points import Point, crossing
 
 #: How close to an end of the bracket the next look may be.
 _MARGIN = 0.2
+#: How far up to look if there is no higher end left.
+_STEP_UP = 1.15
 _MOST_LOOKS = 40
 
 
@@ -51,9 +53,11 @@ def refine(
     low, high = start.low, start.high
     looked: set[float] = set()
     for _ in range(_MOST_LOOKS):
-        if low is None or high is None:
+        if low is None:
             break
-        if high - low > (max(1.0, tolerance * low) if whole else tolerance * low):
+        if high is None:  # the end that did not hold by one run holds by more
+            load = float(max(low + 1, round(low * _STEP_UP))) if whole else low * _STEP_UP
+        elif high - low > (max(1.0, tolerance * low) if whole else tolerance * low):
             load = _between(points[low], points[high], whole)
         else:
             unseen = [end for end in (low, high) if end not in looked]
@@ -64,10 +68,10 @@ def refine(
         looked.add(load)
         if point.holds:
             low = max(low, load)
-            if load >= high:  # the end that did not hold by one run holds by more
+            if high is not None and load >= high:
                 high = min((x for x, each in points.items() if x > load and not each.holds), default=None)
         else:
-            high = min(high, load)
+            high = load if high is None else min(high, load)
             if load <= low:
                 low = max((x for x, each in points.items() if x < load and each.holds), default=None)
     return Bracket(low, high)

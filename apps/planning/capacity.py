@@ -21,152 +21,50 @@ Not contained in the interval: what `calibration.intervals` lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 
+from apps.planning.answer import Capacity, Effort, Progress, Watcher
 from apps.planning.bracket import Bracket, refine
-from apps.planning.limits import Limit, State, binding
-from apps.planning.load import UNITS, Axis, axis_of, is_recorded, is_whole, think_time_s
-from apps.planning.local import drawn_capacities, slope_between
-from apps.planning.measure import Ask, Run, measure
+from apps.planning.limits import State, binding
+from apps.planning.load import Axis, axis_of, is_recorded, is_whole, requests_per_arrival, think_time_s
+from apps.planning.local import check_draws, drawn_capacities, slope_between
+from apps.planning.measure import Ask, Run, everything, measure
 from apps.planning.points import Point
-from apps.planning.runs import Failure, run_many
+from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.slo import Slo
 from simulator import errors
 from simulator.scenario import Scenario
 
-
-@dataclass(frozen=True)
-class Effort:
-    """How much work goes into an answer.
-
-    Attributes
-    ----------
-    tolerance: the search ends when the lowest load that fails is less than this share above the highest that holds.
-    replications, most_replications: runs at each load while refining: so many at least, and at most, as long as more
-        of them can decide.
-    draws: searches the interval is made of; 0 for none, else at least 5.
-    requests: per run, where they are drawn; None: as many as the load needs (`requests_for`).
-    confirm: whether to confirm with longer runs.
-    """
-
-    tolerance: float = 0.02
-    replications: int = 4
-    most_replications: int = 8
-    draws: int = 10
-    requests: int | None = None
-    confirm: bool = True
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search is: its *stage*, runs *done* of about *expected*, and the points of the curve so far."""
-
-    stage: str
-    done: int
-    expected: int
-    points: tuple[Point, ...]
-
-
-#: Told after every run; may raise, which ends the search and its workers and passes through to the caller.
-Watcher = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """The answer.
-
-    Attributes
-    ----------
-    load: the highest load that holds, in the unit of the axis; None if none does.
-    next_load: the lowest load found not to hold, within the tolerance; None if every load holds.
-    interval: 90 % interval of the capacity, of servers and hosts of this kind; None if it was not asked for.
-    decided: whether the replications tell `load` and `next_load` apart from the SLO; if not, `undecided_between`.
-    target: the SLO's target that breaks first (``stability``: the queue grows without end).
-    limit: what the server runs out of there; None if it never does.
-    points: the load curve, ascending, `load` and `next_load` among them.
-    requests: of one run near `load`; None where the workload says how many.
-    """
-
-    scenario: Scenario
-    slo: Slo
-    axis: Axis
-    load: float | None
-    next_load: float | None
-    interval: tuple[float, float] | None
-    decided: bool
-    target: str
-    limit: Limit | None
-    points: tuple[Point, ...]
-    runs: int
-    requests: int | None = None
-    draws: tuple[float, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def unit(self) -> str:
-        """The unit of the loads."""
-        return UNITS[self.axis]
-
-    @property
-    def point(self) -> Point | None:
-        """The point at `load`."""
-        return next((point for point in self.points if point.load == self.load), None)
-
-    @property
-    def undecided_between(self) -> tuple[float, float] | None:
-        """The highest load that certainly holds and the lowest that certainly does not; None if decided."""
-        if self.decided or self.load is None:
-            return None
-        holds = [point.load for point in self.points if point.holds and (point.decided or len(point.runs) == 1)]
-        fails = [point.load for point in self.points if not point.holds and (point.decided or len(point.runs) == 1)]
-        low = max((load for load in holds if load <= self.load), default=0.0)
-        high = min((load for load in fails if load >= self.load), default=float("inf"))
-        return low, high
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data; the schema is in docs/schemas.md."""
-        point = self.point
-        return {
-            "schema_version": 1,
-            "slo": str(self.slo),
-            "axis": self.axis,
-            "unit": self.unit,
-            "load": self.load,
-            "next_load": self.next_load,
-            "interval": list(self.interval) if self.interval else None,
-            "level": 0.90,
-            "decided": self.decided,
-            "undecided_between": self.undecided_between,
-            "binding_target": self.target,
-            "binding_limit": self.limit.as_dict() if self.limit else None,
-            "at_load": point.as_dict(self.slo) if point else None,
-            "points": [each.as_dict(self.slo) for each in self.points],
-            "draws": list(self.draws),
-            "requests_per_run": self.requests,
-            "runs": self.runs,
-            "notes": list(self.notes),
-            "scenario": self.scenario.model_dump(mode="json"),
-        }
+__all__ = ["Capacity", "Effort", "Progress", "Watcher", "capacity", "requests_for"]
 
 
 def capacity(
     scenario: Scenario,
-    slo: Slo | str,
+    slo: Slo | str | None = None,
     *,
     axis: Axis | None = None,
     effort: Effort | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
     watch: Watcher | None = None,
 ) -> Capacity:
     """Return the highest load on *axis* (default: the one of the scenario's workload) at which *slo* is met.
 
-    *workers* processes share the runs (None: one a core); *watch* is told after every run and may raise to stop.
+    Classes of a mix add their own targets; *slo* None leaves it at these.
+
+    *workers* share the runs (`apps.planning.runs.Workers`: None for one process a core); *watch* is told after every
+    run and may raise to stop.
     Everything passed and returned can be pickled.  Raises what `simulate` raises (`DoesNotFitError` ...), `InputError`
     for an SLO that cannot be read or an axis the workload does not have.
     """
-    wanted = Slo.parse(slo) if isinstance(slo, str) else slo
+    if scenario.is_fleet:
+        raise errors.UnsupportedError(
+            "the capacity of several replicas is not searched; search that of one, and simulate the fleet at its load"
+        )
+    if effort is not None:
+        check_draws(effort.draws)
+    wanted = Slo.of_mix(scenario, Slo.parse(slo) if isinstance(slo, str) else slo)
     return _Search(scenario, wanted, axis or axis_of(scenario), effort or Effort(), workers, watch).answer()
 
 
@@ -176,14 +74,12 @@ _CURVE = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2)
 _LOWER = (0.03, 0.01, 0.003)
 _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
-_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 25, 2000, 12_000
-_PER_USER, _LONGER = 4, 3
-#: A rate at which nobody waits to send.
-_ALL_AT_ONCE = 1e9
+_PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 50, 4000, 20_000
+_PER_USER, _LONGER, _CONFIRMATIONS = 4, 3, 2
 
 
 def requests_for(in_system: float) -> int:
-    """Return how many requests a run needs: 25 generations of those in the system at once, from 2,000 to 12,000."""
+    """Return how many requests a run needs: 50 generations of those in the system at once, from 4,000 to 20,000."""
     return int(min(max(_PER_REQUEST_IN_SYSTEM * in_system, _LEAST), _MOST))
 
 
@@ -191,7 +87,7 @@ class _Search:
     """One search: what is asked, and the points found so far."""
 
     def __init__(
-        self, scenario: Scenario, slo: Slo, axis: Axis, effort: Effort, workers: int | None, watch: Watcher | None
+        self, scenario: Scenario, slo: Slo, axis: Axis, effort: Effort, workers: Workers, watch: Watcher | None
     ) -> None:
         self.scenario, self.slo, self.axis, self.effort = scenario, slo, axis, effort
         self.workers, self.watch = workers, watch
@@ -214,15 +110,11 @@ class _Search:
 
     def _scale(self) -> float:
         """Return a load nothing exceeds by much: the throughput of all at once, or the users that make it."""
-        few = min(self.requests, 1000)
-        axis: Axis = "rate" if self.axis == "rate" else "concurrency"
-        everything = _ALL_AT_ONCE if axis == "rate" else float(few)
-        ask = Ask(self.scenario, self.slo, axis, everything, few, as_a_whole=True)
-        run = measure(ask)  # in this process: errors of the question are raised as they are
+        run = measure(everything(self.scenario, self.slo, self.axis, min(self.requests, 1000)))
         self._told()
         throughput = run.metrics["request_throughput"] or 1.0
         if self.axis == "rate":
-            return throughput
+            return throughput / requests_per_arrival(self.scenario)
         thinking = throughput * think_time_s(self.scenario)
         return max(8.0, thinking + min(self.scenario.engine.max_num_seqs, self.requests))
 
@@ -255,7 +147,7 @@ class _Search:
         self.stage = "confirming"
         short, self.requests = self.requests, min(_LONGER * self.requests, _LONGER * _MOST)
         assert found.low is not None
-        if self._replicated(found.low, most=self.effort.replications).holds:
+        if self._replicated(found.low, most=_CONFIRMATIONS).holds:
             self.requests = short
             return found
         below = {load: point for load, point in self.points.items() if load <= found.low}
@@ -336,11 +228,12 @@ class _Search:
 
     def _runs(self, asks: Sequence[Ask]) -> list[Run]:
         found: dict[int, Run] = {}
-        for index, run in run_many(measure, asks, workers=self.workers):
-            if isinstance(run, Failure):
-                raise getattr(errors, run.kind, errors.ServecastError)(str(run))
-            found[index] = run
-            self._told()
+        with closing(run_many(measure, asks, workers=self.workers)) as results:  # type: ignore[type-var]
+            for index, run in results:
+                if isinstance(run, Failure):
+                    raise getattr(errors, run.kind, errors.ServecastError)(str(run))
+                found[index] = run
+                self._told()
         return [found[index] for index in range(len(asks))]
 
     def _told(self, runs: int = 1) -> None:

@@ -1,7 +1,8 @@
 """A Dask cluster under joblib: asked politely, checked before work, and not hung by a worker that dies.
 
 joblib's Dask backend forgets a task whose workers were lost (its callback is not called, and the caller waits for
-ever); here such a task comes back as a lost one.
+ever), and leaves a cluster of one core alone (it computes at home); here a lost task comes back as one, and the cluster
+computes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ def connected(scheduler: str, lost: Callable[[Any, BaseException], Any]) -> Iter
 
             job.add_done_callback(tell)
             return job
+
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            """With one, joblib would compute in this process: that is not what a cluster is for."""
+            return max(2, int(super().effective_n_jobs(n_jobs)))
 
     try:
         client: Any = Client(scheduler, timeout=TIMEOUT_S, set_as_default=False)  # type: ignore[no-untyped-call]

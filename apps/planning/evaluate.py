@@ -23,9 +23,9 @@ from typing import Any, Literal
 
 from apps.planning.cost import gpus_of
 from apps.planning.limits import binding
-from apps.planning.load import Axis, is_whole, think_time_s
+from apps.planning.load import Axis, is_whole, requests_per_arrival, think_time_s
 from apps.planning.local import Near, search
-from apps.planning.measure import STABILITY, Ask, Run, measure
+from apps.planning.measure import STABILITY, Ask, Run, everything, measure
 from apps.planning.slo import Slo
 from apps.planning.space import GPU, REPLICAS, Config, settings
 from apps.planning.variants import memory_of, with_settings
@@ -42,7 +42,7 @@ OK, OVERLOADED, MISSED, DOES_NOT_FIT, REFUSED, FAILED = (
 )  # fmt: skip
 #: Never simulated.
 PRUNED = (DOES_NOT_FIT, REFUSED)
-_ALL_AT_ONCE, _START, _LOOKS, _LONGEST = 1e9, 0.7, 8, 2.5
+_START, _LOOKS, _LONGEST = 0.7, 8, 2.5
 
 THROUGHPUTS = ("request_throughput", "output_throughput", "total_token_throughput")
 METRICS = (
@@ -103,11 +103,9 @@ def evaluate(task: Task) -> Row:
         status = OK if run.scores[-1] <= 0 else OVERLOADED
         return _answered(task, run, replicas, question.load, status, runs=1)
     few = min(question.requests, 1000)
-    axis: Axis = "rate" if question.axis == "rate" else "concurrency"
-    everything = _ALL_AT_ONCE if axis == "rate" else float(few)
-    scale = measure(Ask(task.server, slo, axis, everything, few, as_a_whole=True))
+    scale = measure(everything(task.server, slo, question.axis, few))
     throughput = scale.metrics["request_throughput"] or 1.0
-    start = _START * throughput
+    start = _START * throughput / requests_per_arrival(task.server)
     if is_whole(question.axis):
         start = max(1.0, round(start * think_time_s(task.server) + min(task.server.engine.max_num_seqs, few) / 4))
     found = search(Near(Ask(task.server, slo, question.axis, start, question.requests), 1.0, None, _LOOKS, _LONGEST))

@@ -9,6 +9,7 @@
     kv_usage                    used share of the KV blocks, mean and maximum
     preempted_per_request       how often a request is thrown out
     full_steps                  share of time in steps that use all of max_num_batched_tokens
+    budget_gain                 share of the arithmetic's time that steps of any size could save against full ones
     gpu_busy                    share of the time with work in the engine in which the GPU computes
     compute, weights, kv        parts of the GPU's time: a step's matrices take as long as their arithmetic or as
                                 reading the weights, whichever is longer, and the KV cache is read on top (peak rates
@@ -42,6 +43,8 @@ Name = Literal["kv_blocks", "max_num_seqs", "max_num_batched_tokens", "gpu_compu
 TIGHT = 0.05
 #: What counts as often, as saturated, and as an idle GPU.
 OFTEN, SATURATED, IDLE_GPU = 0.2, 0.9, 0.3
+#: Arithmetic that is most of the GPU's time, a gain that is not worth while.
+_MOSTLY, _LITTLE = 0.6, 0.1
 
 TITLES: dict[Name, str] = {
     "kv_blocks": "KV blocks (GPU memory)",
@@ -67,6 +70,7 @@ class State:
     kv_usage_max: float
     preempted_per_request: float
     full_steps: float
+    budget_gain: float
     gpu_busy: float
     compute: float
     weights: float
@@ -121,6 +125,7 @@ def state(scenario: Scenario, records: Records, profile: Profile, when: Window) 
         kv_usage_max=level.maximum(),
         preempted_per_request=float(steps.preempted.sum()) / max(1, int(counts.sum())),
         full_steps=steps.share(steps.tokens >= engine.max_num_batched_tokens, when),
+        budget_gain=_budget_gain(profile, engine.max_num_batched_tokens),
         gpu_busy=min(1.0, float(steps.gpu_s.sum()) / (busy * when.length_s)),
         compute=compute,
         weights=weights,
@@ -135,6 +140,7 @@ def state(scenario: Scenario, records: Records, profile: Profile, when: Window) 
 
 def binding(state: State, target: str) -> Limit:
     """Return what keeps the SLO's *target* (its name; ``stability`` for a queue that grows) from being met."""
+    target = target.rpartition("/")[2]  # whichever class it is of
     late_start = target.startswith(("ttft", "e2el")) or target in ("stability", "goodput")
     waits = late_start and state.queue_s > max(state.prefill_s, state.api_s)
     for name, holds, words, keys in _candidates(state, waits):
@@ -157,10 +163,15 @@ def _candidates(state: State, waits: bool) -> tuple[tuple[Name, bool, str, tuple
         ("max_num_seqs", state.at_max_num_seqs > (OFTEN / 2 if waits else OFTEN),
          f"the running list is full, with requests waiting, {state.at_max_num_seqs:.0%} of the time",
          ("at_max_num_seqs", "running", "waiting", "queue_s")),
-        ("max_num_batched_tokens", state.full_steps > OFTEN,
+        ("max_num_batched_tokens", state.full_steps > OFTEN and not (waits and _computes_all_it_can(state)),
          f"steps use the whole token budget {state.full_steps:.0%} of the time",
-         ("full_steps", "queueing", "queue_s", "compute")),
+         ("full_steps", "queueing", "queue_s", "compute", "budget_gain")),
     )  # fmt: skip
+
+
+def _computes_all_it_can(state: State) -> bool:
+    """Whether larger steps would only be longer: the GPU is busy with arithmetic, about as efficient as it gets."""
+    return state.gpu_busy > SATURATED and state.compute > _MOSTLY and state.budget_gain < _LITTLE
 
 
 def _step_time(state: State) -> Limit:
@@ -214,6 +225,12 @@ def _gpu_time(scenario: Scenario, profile: Profile, steps: _Steps) -> tuple[floa
     parts = np.array([arithmetic_s[bound].sum(), weights_s * (~bound).sum(), kv_s.sum()])
     compute, weights, kv = parts / max(float(parts.sum()), 1e-12)
     return float(compute), float(weights), float(kv)
+
+
+def _budget_gain(profile: Profile, budget: int) -> float:
+    times = profile.gpu_time
+    efficiency = np.interp(np.log(budget), np.log(times.compute_tokens), times.compute_efficiency)
+    return max(0.0, 1 - float(efficiency) / max(times.compute_efficiency))
 
 
 def _front_end(

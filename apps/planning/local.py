@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +21,8 @@ import numpy as np
 from apps.planning.load import is_whole
 from apps.planning.measure import Ask, Run, measure
 from apps.planning.points import Point, crossing
-from apps.planning.runs import Failure, run_many
-from calibration.intervals import interval
+from apps.planning.runs import Failure, Workers, run_many
+from calibration.intervals import LEAST_REPLICATIONS, interval
 from simulator import errors
 
 LEVEL = 0.90
@@ -59,20 +60,25 @@ def slope_between(low: Point, high: Point) -> float:
     return max((high.score - low.score) / math.log(high.load / low.load), _LEAST_SLOPE)
 
 
+def check_draws(draws: int) -> None:
+    """Raise `InputError` for a number of draws that makes no interval; 0 asks for none."""
+    if draws != 0 and draws < LEAST_REPLICATIONS:
+        raise errors.InputError(f"an interval needs at least 5 draws, got {draws}; give 0 for none")
+
+
 def drawn_capacities(
     ask: Ask,
     slope: float,
     draws: int,
     *,
-    workers: int | None = None,
+    workers: Workers = None,
     told: Callable[[int], None] = lambda _: None,
 ) -> tuple[tuple[float, ...], tuple[float, float]]:
     """Return the capacity of each of *draws* (at least 5), near *ask*'s load, and their interval.
 
     *told* hears of the runs of each draw as it ends.
     """
-    if draws < 5:
-        raise errors.InputError(f"an interval needs at least 5 draws, got {draws}; give 0 for none")
+    check_draws(draws)
     tasks = [Near(replace(ask, replication=number, draw=number), slope) for number in range(1, draws + 1)]
     loads = []
     for found in search_all(tasks, workers=workers, told=told):
@@ -85,13 +91,14 @@ def drawn_capacities(
 
 
 def search_all(
-    tasks: Sequence[Near], *, workers: int | None = None, told: Callable[[int], None] = lambda _: None
+    tasks: Sequence[Near], *, workers: Workers = None, told: Callable[[int], None] = lambda _: None
 ) -> list[Found | Failure]:
     """Return the result of each task, in order; *told* hears of the runs of each as it ends."""
     found: dict[int, Found | Failure] = {}
-    for index, outcome in run_many(search, tasks, workers=workers):
-        found[index] = outcome
-        told(outcome.looks if isinstance(outcome, Found) else 1)
+    with closing(run_many(search, tasks, workers=workers)) as results:  # type: ignore[type-var]
+        for index, outcome in results:
+            found[index] = outcome
+            told(outcome.looks if isinstance(outcome, Found) else 1)
     return [found[index] for index in range(len(tasks))]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from apps.planning.capacity import Capacity
 from apps.planning.local import Found, Near, search_all, slope_between
 from apps.planning.measure import Ask, Run, measure
-from apps.planning.runs import Failure
+from apps.planning.runs import Failure, Workers
 from apps.planning.variants import args_of, memory_of, with_settings
 from simulator.engine_config import EngineConfig
 from simulator.errors import ServecastError
@@ -47,7 +47,7 @@ class Marginal:
 
 
 def marginals(
-    found: Capacity, *, workers: int | None = None, told: Callable[[int], None] = lambda _: None
+    found: Capacity, *, workers: Workers = None, told: Callable[[int], None] = lambda _: None
 ) -> list[Marginal]:
     """Return the changes worth a look, those that help most first; empty for a server without a capacity.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from apps.planning.limits import State, state
-from apps.planning.load import Axis, at_load, is_recorded, think_time_s
+from apps.planning.load import Axis, at_load, is_recorded, saturating, think_time_s
 from apps.planning.slo import Slo
 from apps.planning.steady import GROWTH_SHARE, Window, closed_window, open_window, whole
 from calibration.draws import draw
@@ -47,6 +47,17 @@ class Ask:
         """Return the scenario that is simulated."""
         seeded = self.scenario.model_copy(update={"seed": self.scenario.seed + self.replication})
         return at_load(seeded, self.axis, self.load, self.requests)
+
+
+#: A rate, and a number of clients, at which nobody waits to send.
+_ALL_AT_ONCE, _ALL_CLIENTS = 1e9, 1e6
+
+
+def everything(scenario: Scenario, slo: Slo, axis: Axis, requests: int) -> Ask:
+    """Return the run that sends *requests* at once, without think times: its throughput is about the highest."""
+    if axis == "rate" or not is_recorded(scenario):
+        return Ask(saturating(scenario), slo, "rate", _ALL_AT_ONCE, requests, as_a_whole=True)
+    return Ask(scenario, slo, "concurrency", _ALL_CLIENTS, requests, as_a_whole=True)
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,7 @@ def measure(ask: Ask) -> Run:
     # Requests never sent (the engine died) failed as well.
     lost = int((inside & ~answered).sum() + (~np.isfinite(np.asarray(records.sent_s))).sum())
     seen = _seen(records, answered, when)
-    values = ask.slo.values(seen, lost)
+    values = ask.slo.values(seen, lost, _classes(result, inside, when))
     scores = (*ask.slo.scores(values, len(seen.ttft_s) + lost), _stability(when, records))
     return Run(
         load=ask.load,
@@ -121,8 +132,10 @@ def measure(ask: Ask) -> Run:
 
 def _window(result: Result, question: Scenario, axis: Axis) -> Window:
     if axis == "rate":
-        recorded = is_recorded(question)
-        return whole(result.records) if recorded else open_window(result.records, result.table.arrival_s)
+        if is_recorded(question) or getattr(question.workload, "rate_shape", None) is not None:
+            return whole(result.records)
+        chats = bool((result.table.follows >= 0).any())  # later turns come when the answers are there
+        return open_window(result.records, np.asarray(result.records.sent_s) if chats else result.table.arrival_s)
     clients = traffic(question.workload, question.seed).max_concurrency if not think_time_s(question) else 0
     return closed_window(result.records, clients or 0)
 
@@ -131,6 +144,16 @@ def _seen(records: Records, answered: Any, when: Window) -> metrics.Latencies:
     """Return what the clients of the requests that count saw; the duration is that of the window."""
     status = np.where(answered, np.uint8(Status.FINISHED), np.uint8(Status.UNFINISHED))
     return replace(metrics.latencies(replace(records, status=status)), duration_s=when.length_s)  # type: ignore[arg-type]
+
+
+def _classes(result: Result, inside: Any, when: Window) -> dict[str, tuple[metrics.Latencies, int]]:
+    """Return what each class of a mix saw, and how many of its requests got no answer; empty without classes."""
+    table, finished = result.table, np.asarray(result.records.status) == Status.FINISHED
+    found = {}
+    for number, name in enumerate(table.class_names):
+        mine = inside & (table.class_id == number)
+        found[name] = _seen(result.records, mine & finished, when), int((mine & ~finished).sum())
+    return found
 
 
 def _stability(when: Window, records: Records) -> float:

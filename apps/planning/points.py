@@ -70,8 +70,12 @@ class Point:
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """Mean value of each target: seconds, or a share."""
-        return tuple(np.mean([run.values for run in self.runs], axis=0).tolist())
+        """The value of each target over the replications, seconds or shares, averaged as the scores are.
+
+        They are geometric means: a latency is at most its limit exactly where the mean score is at most 0.
+        """
+        with np.errstate(divide="ignore"):
+            return tuple(np.exp(np.log([run.values for run in self.runs]).mean(axis=0)).tolist())
 
     @cached_property
     def metrics(self) -> dict[str, float | None]:

@@ -13,17 +13,26 @@ have the same servecast installed.  The results do not depend on who computes th
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from apps.planning.cluster import connected
 from apps.planning.progress import Progress, shown
 from simulator.errors import InputError, ServecastError
 
-Backend = Literal["processes", "dask"]
+#: Processes come in crowds: calls of a few tasks more or less find those of the call before.
+_CROWD = 16
+
+#: The kind of a failure of a task whose workers died.
+_LOST = "LostTask"
+
+#: Who computes: processes of this machine, so many at most (None: one per core), or a Dask cluster, by the address of
+#: its scheduler (``tcp://host:8786``), all of it.
+Workers = int | str | None
 Task = TypeVar("Task")
 Found = TypeVar("Found")
 
@@ -49,9 +58,7 @@ def run_many(
     function: Callable[[Task], Found],
     tasks: Sequence[Task],
     *,
-    workers: int | None = None,
-    backend: Backend = "processes",
-    scheduler: str | None = None,
+    workers: Workers = None,
     progress: Progress = None,
     ordered: bool = False,
 ) -> Iterator[tuple[int, Found | Failure]]:
@@ -60,21 +67,15 @@ def run_many(
     Parameters
     ----------
     function: can be pickled, takes one task.
-    workers: processes at most; None for one per core.  With one, or one task, all runs in this process.
-    scheduler: address of the Dask scheduler, e.g. ``tcp://host:8786``; its workers are taken, all of them.
+    workers: see `Workers`.  With one process, or one task, all runs in this one.
     progress: a title for a bar on the terminal, or a function that is told (done, all); `apps.planning.progress`.
 
     Raises `InputError` for workers below 1, and for a cluster that does not answer or has another servecast.
     """
-    if workers is not None and workers < 1:
+    if isinstance(workers, int) and workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}; leave it out for one per core")
-    if (backend == "dask") != (scheduler is not None):
-        raise InputError(
-            "the backend dask needs a scheduler: give its address, e.g. --scheduler tcp://host:8786"
-            if backend == "dask"
-            else f"scheduler {scheduler} is of no use to processes on this machine; add --backend dask"
-        )
-    return _watched(_results(function, tasks, workers, scheduler, ordered), len(tasks), progress)
+    results = _watched(_results(function, tasks, workers), len(tasks), progress)
+    return _in_order(results) if ordered else results
 
 
 def run_all(function: Callable[[Task], Found], tasks: Sequence[Task], **settings: Any) -> list[Found | Failure]:
@@ -84,33 +85,60 @@ def run_all(function: Callable[[Task], Found], tasks: Sequence[Task], **settings
 
 def _watched(
     results: Generator[tuple[int, Found | Failure], None, None], count: int, progress: Progress
-) -> Iterator[tuple[int, Found | Failure]]:
+) -> Generator[tuple[int, Found | Failure], None, None]:
     with shown(progress, count) as advance, closing(results):
         for pair in results:
             advance()
             yield pair
 
 
+def _in_order(results: Generator[tuple[int, Found | Failure], None, None]) -> Iterator[tuple[int, Found | Failure]]:
+    early: dict[int, Found | Failure] = {}
+    due = 0
+    with closing(results):
+        for index, found in results:
+            early[index] = found
+            while due in early:
+                yield due, early.pop(due)
+                due += 1
+
+
 def _results(
     function: Callable[[Task], Found],
     tasks: Sequence[Task],
-    workers: int | None,
-    scheduler: str | None,
-    ordered: bool,
+    workers: Workers,
 ) -> Generator[tuple[int, Found | Failure], None, None]:
     from joblib import cpu_count
 
-    processes = min(workers or cpu_count(), len(tasks))
-    if scheduler is None and processes <= 1:
-        for index, task in enumerate(tasks):
+    numbered = list(enumerate(tasks))
+    if isinstance(workers, str):
+        yield from _on_cluster(function, numbered, workers)
+        return
+    limit = workers or cpu_count()
+    if limit == 1 or len(tasks) <= 1:
+        for index, task in numbered:
             yield _attempt(function, index, task)
         return
-    with _processes() if scheduler is None else _cluster(scheduler):
-        yield from _parallel(function, tasks, processes, ordered)
+    with _processes():
+        yield from _parallel(function, numbered, min(limit, _CROWD * math.ceil(len(tasks) / _CROWD)))
+
+
+def _on_cluster(
+    function: Callable[[Task], Found], numbered: Sequence[tuple[int, Task]], scheduler: str
+) -> Iterator[tuple[int, Found | Failure]]:
+    lost = []
+    with _cluster(scheduler):
+        for index, found in _parallel(function, numbered, len(numbered)):
+            if isinstance(found, Failure) and found.kind == _LOST:
+                lost.append(index)
+            else:
+                yield index, found
+        for index in lost:  # alone this time: Dask also blames those who waited at a worker that somebody else killed
+            yield from _parallel(function, [numbered[index]], 1)
 
 
 def _parallel(
-    function: Callable[[Task], Found], tasks: Sequence[Task], processes: int, ordered: bool
+    function: Callable[[Task], Found], numbered: Sequence[tuple[int, Task]], processes: int
 ) -> Iterator[tuple[int, Found | Failure]]:
     import warnings
 
@@ -119,13 +147,14 @@ def _parallel(
 
     parallel = Parallel(
         n_jobs=processes,
-        return_as="generator" if ordered else "generator_unordered",
+        return_as="generator_unordered",
         batch_size=1,  # a result is handed over when it is there, not with its neighbours
         max_nbytes=None,
     )
-    calls = (delayed(_attempt)(function, index, task) for index, task in enumerate(tasks))
-    with warnings.catch_warnings(), closing(parallel(calls)) as results:
-        warnings.filterwarnings("ignore", message=".*(tasks which were still being processed|worker stopped).*")
+    calls = (delayed(_attempt)(function, index, task) for index, task in numbered)
+    for told in (".*tasks which were still being processed.*", ".*A worker stopped while some jobs were given.*"):
+        warnings.filterwarnings("ignore", message=told)  # an early end is wanted; a lost worker is an error of its own
+    with closing(parallel(calls)) as results:
         try:
             yield from results
         except BrokenProcessPool:
@@ -161,7 +190,7 @@ def _leave_interrupts_to_the_parent() -> None:
 
 def _lost(arguments: tuple[Any, int, Any], error: BaseException) -> tuple[int, Failure]:
     if type(error).__name__ == "KilledWorker":
-        return arguments[1], Failure("LostTask", "the workers that ran it died; give them more memory")
+        return arguments[1], Failure(_LOST, "the workers that ran it died; give them more memory")
     return arguments[1], _failure(error)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from apps.planning.evaluate import OK, PRUNED, Question, Row, Task, evaluate, failed, prepared
 from apps.planning.pareto import frontier
-from apps.planning.runs import Failure, run_many
+from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.space import DEFAULT, GPU, REPLICAS, Config, Space
 from apps.planning.sweep_values import Value
 from apps.planning.variants import args_of
@@ -30,11 +31,11 @@ from simulator.errors import InputError
 Objective = Literal["throughput", "cost"]
 
 BATCH = 8
-#: Digits in which two numbers must differ to be told apart.
-DIGITS = 3
-#: Proposals that cost no run (pruned, or met before) end a search after so many times its trials.
-_IDLE_FACTOR = 20
-#: What a configuration that answers nothing counts as.
+#: Digits in which two numbers must differ to be told apart: no prediction is better than a few percent.
+DIGITS = 2
+#: A search in which almost nothing can start ends at last.
+_MOST_BATCHES_PER_TRIAL, _TRIES = 20, 50
+#: What a configuration that cannot start, or answers nothing, counts as: the sampler learns to leave it.
 _WORST = 1e9
 
 
@@ -90,7 +91,7 @@ def search(
     *,
     trials: int = 200,
     known: Mapping[Config, Row] | None = None,
-    workers: int | None = None,
+    workers: Workers = None,
 ) -> Iterator[Row]:
     """Yield a row for each configuration, as they come; those *known* are not yielded again.
 
@@ -105,7 +106,7 @@ def search(
         yield from _chosen(question, space, goal, trials, rows, workers)
 
 
-def _some(question: Question, configs: list[Config], workers: int | None) -> Iterator[Row]:
+def _some(question: Question, configs: list[Config], workers: Workers) -> Iterator[Row]:
     args, tasks = args_of(question.scenario), []
     for config in configs:
         ready = prepared(question, config, args)
@@ -113,12 +114,13 @@ def _some(question: Question, configs: list[Config], workers: int | None) -> Ite
             tasks.append(ready)
         else:
             yield ready
-    for index, row in run_many(evaluate, tasks, workers=workers):
-        yield failed(tasks[index].config, str(row)) if isinstance(row, Failure) else row
+    with closing(run_many(evaluate, tasks, workers=workers)) as results:  # type: ignore[type-var]
+        for index, row in results:
+            yield failed(tasks[index].config, str(row)) if isinstance(row, Failure) else row
 
 
 def _chosen(
-    question: Question, space: Space, goal: Goal, trials: int, rows: dict[Config, Row], workers: int | None
+    question: Question, space: Space, goal: Goal, trials: int, rows: dict[Config, Row], workers: Workers
 ) -> Iterator[Row]:
     """Let Optuna choose; known rows answer its proposals at once."""
     import optuna
@@ -127,23 +129,55 @@ def _chosen(
     sampler = optuna.samplers.TPESampler(seed=_seed(question), n_startup_trials=max(10, trials // 4))
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
     study.enqueue_trial(_as_it_is(question, space))
-    done: set[Config] = set()
-    proposals = 0
-    while len(done) < trials and proposals < _IDLE_FACTOR * trials:
+    met: set[Config] = set()  # proposed before, in this run or in one that was interrupted
+    simulated, rng = 0, np.random.default_rng(_seed(question))
+    for _ in range(_MOST_BATCHES_PER_TRIAL * trials):
         asked = [study.ask() for _ in range(BATCH)]
         configs = [_config(trial, space) for trial in asked]
-        proposals += BATCH
-        wanted = list(dict.fromkeys(config for config in configs if config not in done))[: trials - len(done)]
+        fresh = list(dict.fromkeys(config for config in configs if config not in met))
+        others = _at_random(space, BATCH - len(fresh), met | set(fresh), rng)
+        wanted = [*fresh, *others][: trials - simulated]
+        if not wanted:
+            break
         for row in _some(question, [config for config in wanted if config not in rows], workers):
             rows[_key(row, space)] = row
             yield row
+        met |= set(wanted)
+        simulated += sum(rows[config]["status"] not in PRUNED for config in wanted)
         for trial, config in zip(asked, configs, strict=True):
-            told = rows.get(config) if config in done or config in wanted else None
-            if told is None or told["status"] in PRUNED:
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            if config in met:
+                study.tell(trial, _told(rows[config], goal))
             else:
-                done.add(config)
-                study.tell(trial, [value if math.isfinite(value) else _WORST for value in goal.costs(told)])
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        for config in (config for config in others if config in met):
+            study.add_trial(_trial(config, space, _told(rows[config], goal)))
+
+
+def _told(row: Row, goal: Goal) -> list[float]:
+    return [value if math.isfinite(value) else _WORST for value in goal.costs(row)]
+
+
+def _at_random(space: Space, count: int, met: set[Config], rng: np.random.Generator) -> list[Config]:
+    """Return up to *count* configurations not *met* before: the sampler likes to repeat itself."""
+    found: list[Config] = []
+    for _ in range(_TRIES * count):
+        if len(found) == count:
+            break
+        config = tuple((name, values[int(rng.integers(len(values)))]) for name, values in space.axes.items())
+        if config not in met and config not in found:
+            found.append(config)
+    return found
+
+
+def _trial(config: Config, space: Space, values: list[float]) -> Any:
+    import optuna
+
+    varied = [(name, value) for name, value in config if len(space.axes[name]) > 1]
+    return optuna.trial.create_trial(
+        params={name: space.axes[name].index(value) for name, value in varied},
+        distributions={name: optuna.distributions.IntDistribution(0, len(space.axes[name]) - 1) for name, _ in varied},
+        values=values,
+    )
 
 
 def _as_it_is(question: Question, space: Space) -> dict[str, int]:

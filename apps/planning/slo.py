@@ -2,9 +2,12 @@
 
     ttft_p99=500ms,tpot_p95=40ms,e2el_mean=10s,goodput=95%:ttft=500ms:tpot=40ms
 
-Latencies are those of `simulator.metrics` (ttft, tpot, itl, e2el), statistics ``mean``, ``median`` and ``pNN``; either
-order (``p99_ttft``) is read.  Goodput is the share of *sent* requests that keep every limit behind it, each request by
-itself, as `vllm bench serve --goodput` counts them (there per second).
+Latencies are those of `simulator.metrics` (ttft, tpot, itl, e2el), statistics ``mean``, ``pNN`` and ``median`` (p50);
+either order (``p99_ttft``) is read.  Goodput is the share of *sent* requests that keep every limit behind it, each
+request by itself, as `vllm bench serve --goodput` counts them (there per second).
+
+In a mix of classes ``chat/ttft_p99=500ms`` is a target for the requests of class chat; a class with an SLO of its own
+(`simulator.mixes`) adds its targets by itself (`of_mix`).
 
 A request that failed, was rejected or never finished keeps no limit: it counts as infinitely late in percentiles, and
 one of them makes a mean infinite.  Inside: seconds and shares 0..1.
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -21,12 +25,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.errors import InputError
 from simulator.metrics import LATENCIES, Latencies, Sample
+from simulator.mixes import MixWorkload
+from simulator.scenario import Scenario
 
 Name = Literal["ttft", "tpot", "itl", "e2el"]
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _EXAMPLE = "ttft_p99=500ms,tpot_p95=40ms,goodput=95%:ttft=500ms:tpot=40ms"
-_ALIASES = {"e2e": "e2el", "p50": "median"}
+_ALIASES = {"e2e": "e2el", "median": "p50"}
 #: Scores are cut at this many e-folds: beyond, how far a target is off no longer matters.
 FARTHEST = 3.0
 
@@ -36,17 +42,18 @@ class _Frozen(BaseModel):
 
 
 class Target(_Frozen):
-    """A statistic of one latency must not exceed *limit_s* seconds."""
+    """A statistic of one latency must not exceed *limit_s* seconds; *of_class* None: of all requests."""
 
     kind: Literal["latency"] = "latency"
+    of_class: str | None = None
     latency: Name
-    statistic: str = Field(pattern=r"^(mean|median|p\d{1,2}(\.\d+)?)$")
+    statistic: str = Field(pattern=r"^(mean|p\d{1,2}(\.\d+)?)$")
     limit_s: float = Field(gt=0)
 
     @property
     def name(self) -> str:
-        """As it is spelled in an SLO, e.g. ``ttft_p99``."""
-        return f"{self.latency}_{self.statistic}"
+        """As it is spelled in an SLO, e.g. ``ttft_p99``, ``chat/ttft_p99``."""
+        return f"{_prefix(self.of_class)}{self.latency}_{self.statistic}"
 
     def __str__(self) -> str:
         return f"{self.name}={duration(self.limit_s)}"
@@ -59,7 +66,7 @@ class Target(_Frozen):
             return math.inf if failed else math.nan
         if self.statistic == "mean":
             return math.inf if failed else sample.mean()
-        percent = 50.0 if self.statistic == "median" else float(self.statistic[1:])
+        percent = float(self.statistic[1:])
         # Failures come last in order; in pooled gaps they weigh as the average request does.
         lost = failed * len(sample) / max(1, len(seen.ttft_s))
         last = (len(sample) + lost - 1) * percent / 100
@@ -73,20 +80,21 @@ class Target(_Frozen):
 
 
 class Goodput(_Frozen):
-    """At least *share* of the requests keep every limit (seconds, by latency)."""
+    """At least *share* of the requests (of the class) keep every limit (seconds, by latency)."""
 
     kind: Literal["goodput"] = "goodput"
+    of_class: str | None = None
     share: float = Field(gt=0, le=1)
     limits_s: tuple[tuple[Literal["ttft", "tpot", "e2el"], float], ...] = Field(min_length=1)
 
     @property
     def name(self) -> str:
-        """The word used in an SLO."""
-        return "goodput"
+        """As it is spelled in an SLO."""
+        return f"{_prefix(self.of_class)}goodput"
 
     def __str__(self) -> str:
         limits = "".join(f":{name}={duration(limit)}" for name, limit in self.limits_s)
-        return f"goodput={100 * self.share:g}%{limits}"
+        return f"{self.name}={100 * self.share:g}%{limits}"
 
     def value(self, seen: Latencies, failed: int) -> float:
         """Return the share of the sent requests that keep all limits (a single token has no TPOT to keep)."""
@@ -116,16 +124,42 @@ class Slo(_Frozen):
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not parts:
             raise InputError(f"the SLO is empty; write e.g. {_EXAMPLE}")
-        targets = tuple(_goodput(part) if part.startswith("goodput") else _latency(part) for part in parts)
+        targets = tuple(map(_target, parts))
         names = [target.name for target in targets]
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"SLO: {name} is given twice; keep the stricter one")
         return cls(targets=targets)
 
-    def values(self, seen: Latencies, failed: int = 0) -> tuple[float, ...]:
-        """Return the value of each target, in its order: seconds, or a share."""
-        return tuple(target.value(seen, failed) for target in self.targets)
+    @classmethod
+    def of_mix(cls, scenario: Scenario, also: Slo | None = None) -> Slo:
+        """Return the targets *also*, and those the classes of a mix have of their own; `InputError` if there are none.
+
+        A target for a class that the workload does not have is an `InputError`, too.
+        """
+        classes = scenario.workload.classes if isinstance(scenario.workload, MixWorkload) else ()
+        targets = list(also.targets if also is not None else ())
+        for one in classes:
+            for target in cls.parse(one.slo).targets if one.slo is not None else ():
+                targets.append(target.model_copy(update={"of_class": one.name}))
+        if not targets:
+            raise InputError(f"there is no SLO: give one, e.g. {_EXAMPLE}")
+        names = [one.name for one in classes]
+        for target in targets:
+            if target.of_class is not None and target.of_class not in names:
+                known = f"classes are {', '.join(names)}" if names else "this workload has no classes"
+                raise InputError(f"SLO: {target}: {known}")
+        return cls(targets=tuple(dict.fromkeys(targets)))
+
+    def values(
+        self, seen: Latencies, failed: int = 0, classes: Mapping[str, tuple[Latencies, int]] | None = None
+    ) -> tuple[float, ...]:
+        """Return the value of each target, in its order: seconds, or a share.
+
+        *seen* and *failed* are of all requests; *classes* holds the same of each class by its name.
+        """
+        known = classes or {}
+        return tuple(target.value(*known.get(target.of_class or "", (seen, failed))) for target in self.targets)
 
     def scores(self, values: tuple[float, ...], requests: int) -> tuple[float, ...]:
         """Return for each target how far *values* are from it: a logarithm, at most 0 if met."""
@@ -137,6 +171,17 @@ def duration(seconds: float) -> str:
     return f"{seconds:g}s" if seconds >= 1 else f"{1e3 * seconds:.6g}ms"
 
 
+def _prefix(name: str | None) -> str:
+    return "" if name is None else f"{name}/"
+
+
+def _target(part: str) -> Target | Goodput:
+    of_class, slash, rest = part.partition("/")
+    if slash and "=" not in of_class:
+        return _target(rest).model_copy(update={"of_class": of_class.strip()})
+    return _goodput(part) if part.startswith("goodput") else _latency(part)
+
+
 def _cut(score: float) -> float:
     return min(max(score, -FARTHEST), FARTHEST)
 
@@ -145,7 +190,7 @@ def _latency(part: str) -> Target:
     left, limit = _sides(part)
     words = [_ALIASES.get(word, word) for word in left.removesuffix("_ms").split("_")]
     names = [word for word in words if word in LATENCIES]
-    statistics = [word for word in words if re.fullmatch(r"mean|median|p\d{1,2}(\.\d+)?", word)]
+    statistics = [word for word in words if re.fullmatch(r"mean|p\d{1,2}(\.\d+)?", word)]
     if len(words) != 2 or len(names) != 1 or len(statistics) != 1:
         raise InputError(
             f"SLO: {part[:60]!r} is no target; write LATENCY_STATISTIC=LIMIT with one of {', '.join(LATENCIES)} and "

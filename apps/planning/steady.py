@@ -74,19 +74,20 @@ def open_window(records: Records, planned_s: Floats) -> Window:
     *planned_s* are the times at which the requests were to be sent: a client that holds requests back lets the queue
     grow on its own side.
     """
-    found = _cut(records, 0)
-    growth, keeps_up = _growth(records, np.sort(planned_s), found)
+    planned_s = np.sort(planned_s[np.isfinite(planned_s)])
+    found = _cut(records, planned_s, 0)
+    growth, keeps_up = _growth(records, planned_s, found)
     return replace(found, growth=growth, keeps_up=keeps_up)
 
 
 def closed_window(records: Records, herd: int) -> Window:
     """Return the part of a closed loop that counts; its first *herd* requests came all at once."""
-    return _cut(records, herd)
-
-
-def _cut(records: Records, herd: int) -> Window:
     sent = np.asarray(records.sent_s, dtype=np.float64)
-    sent = np.sort(sent[np.isfinite(sent)])
+    return _cut(records, np.sort(sent[np.isfinite(sent)]), herd)
+
+
+def _cut(records: Records, sent: Floats, herd: int) -> Window:
+    """Return the window within the times *sent*, sorted."""
     if len(sent) < 2 * BATCH or sent[-1] <= sent[0]:
         return whole(records)
     times = np.linspace(sent[0], sent[-1], SAMPLES + 1)[1:]

@@ -98,6 +98,8 @@ class Sweep(BaseModel):
         for name, value in self._fixed_and_varied():
             if name in WORDS and not isinstance(value, str):
                 raise InputError(f"{name} must be text, got {value!r}; write it in quotes")
+            if isinstance(value, str) and not value.isprintable():
+                raise InputError(f"{name}: {value[:60]!r} holds a character that cannot be seen; write it anew")
         if self.slo is not None:
             from apps.planning.slo import Slo
 

@@ -13,12 +13,11 @@ rate = "2..20:2"                        # a list, or what --vary takes
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from typing import Any
 
 from apps.planning.sweep import Sweep
 from apps.planning.sweep_values import Value, read_choices
+from simulator import data_text
 from simulator.errors import InputError
 
 _OWN = ("schema_version", "command", "slo", "seed", "replications")
@@ -29,7 +28,8 @@ def read_sweep(text: str, name: str) -> Sweep:
 
     Raises `InputError` of one line that begins with *name*.
     """
-    data = _parsed(text, name)
+    _check_suffix(name)
+    data = data_text.parse(text, name)
     if not isinstance(data, dict) or "command" not in data:
         raise InputError(f"{name}: is no sweep: it needs a command and a table vary; see docs/sweeps.md")
     vary = data.get("vary")
@@ -45,14 +45,8 @@ def read_sweep(text: str, name: str) -> Sweep:
 
 def write_sweep(sweep: Sweep, name: str) -> str:
     """Return *sweep* as TOML or YAML text by the suffix of *name*."""
-    data = as_data(sweep)
-    if _is_toml(name):
-        import tomli_w
-
-        return tomli_w.dumps(data)
-    import yaml
-
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
+    _check_suffix(name)
+    return data_text.dump(as_data(sweep), name)
 
 
 def as_data(sweep: Sweep) -> dict[str, Any]:
@@ -76,22 +70,6 @@ def _choices(axis: str, values: Any) -> tuple[Value | tuple[Value, ...], ...]:
     return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
-def _is_toml(name: str) -> bool:
-    suffix = name.lower().rpartition(".")[2]
-    if suffix not in ("toml", "yaml", "yml", "json"):
+def _check_suffix(name: str) -> None:
+    if data_text.suffix(name) not in data_text.SUFFIXES:
         raise InputError(f"{name}: a sweep is a .toml, .yaml, .yml or .json file; rename it")
-    return suffix == "toml"
-
-
-def _parsed(text: str, name: str) -> Mapping[str, Any] | Any:
-    if _is_toml(name):
-        try:
-            return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{name}: is not TOML ({error}); strings need quotes") from None
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{name}: is not YAML ({' '.join(str(error).split())[:120]}); correct it") from None

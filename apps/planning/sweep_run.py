@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apps.planning.progress import Progress
-from apps.planning.runs import Backend, Failure, run_many
+from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.sweep import Point, Sweep
 from apps.planning.time_limit import time_limit
 
@@ -68,9 +68,7 @@ def run_sweep(
     *,
     skip: frozenset[int] = frozenset(),
     time_limit_s: float | None = None,
-    workers: int | None = None,
-    backend: Backend = "processes",
-    scheduler: str | None = None,
+    workers: Workers = None,
     progress: Progress = None,
 ) -> Iterator[tuple[Point, Row]]:
     """Yield (point, row) as they come, of all points whose index is not in *skip*.
@@ -79,7 +77,7 @@ def run_sweep(
     """
     points = [point for point in sweep.points() if point.index not in skip]
     tasks = [_Task(sweep, point, time_limit_s) for point in points]
-    found = run_many(_metrics, tasks, workers=workers, backend=backend, scheduler=scheduler, progress=progress)
+    found = run_many(_metrics, tasks, workers=workers, progress=progress)
     for index, answer in found:
         if isinstance(answer, Failure):
             answer = _failed(answer, time_limit_s)

@@ -59,13 +59,13 @@ def warnings_of(summary: dict[str, Any], shown: int = 4) -> None:
         return
     st.markdown("##### Worth knowing")
     lines = summary["warnings"]
-    st.markdown("\n".join(f"- {_plain(line)}" for line in lines[:shown]))
+    st.markdown("\n".join(f"- {plain_text(line)}" for line in lines[:shown]))
     if len(lines) > shown:
         with st.expander(f"{len(lines) - shown} more"):
-            st.markdown("\n".join(f"- {_plain(line)}" for line in lines[shown:]))
+            st.markdown("\n".join(f"- {plain_text(line)}" for line in lines[shown:]))
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Keep text from being read as markup."""
     for sign in ("\\", "*", "_", "[", "]", "<", "$", "`", "~", "#"):
         text = text.replace(sign, "\\" + sign)

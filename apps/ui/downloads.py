@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
 from apps.ui import tasks
-from apps.ui.question import Question, command
-from apps.ui.state import ask
+from apps.ui.command import command
+from apps.ui.question import Question
+from apps.ui.state import session
 from apps.ui.tasks import Run
+from apps.ui.work import desk
+from simulator.errors import ServecastError
 from simulator.scenario import Scenario
 
-_REPORTS = (("Report (HTML)", "report.html", "text/html"), ("Report (Markdown)", "report.md", "text/markdown"))
+_EXPORTS = (
+    ("Report", "report.html", "text/html"),
+    ("Report (Markdown)", "report.md", "text/markdown"),
+    ("Perfetto trace", "trace.json", "application/json"),
+    ("vLLM bench JSON", "bench.json", "application/json"),
+    ("Prometheus", "metrics.prom", "text/plain"),
+)
 
 
 def downloads(asked: Question, scenario: Scenario, run: Run) -> None:
@@ -22,15 +32,18 @@ def downloads(asked: Question, scenario: Scenario, run: Run) -> None:
     text = scenario.to_json(None)
     with st.container(horizontal=True):
         _button("Scenario", scenario.to_json() + "\n", "scenario.json", "application/json")
-        _button("Results (JSON)", lambda: tasks.json_text(run.summary), "result.json", "application/json")
+        _button(
+            "Results (JSON)",
+            lambda: tasks.json_text({**run.summary, "scenario": scenario.model_dump(mode="json")}),
+            "result.json",
+            "application/json",
+        )
         _button("Requests (CSV)", lambda: _csv(run.requests), "requests.csv", "text/csv")
         if run.seconds is not None:
             seconds = run.seconds
             _button("Timeline (CSV)", lambda: _csv(seconds), "timeline.csv", "text/csv")
-        for label, name, kind in _REPORTS:
-            _button(label, lambda name=name: _exported(text, name), name, kind)  # type: ignore[misc]
-        _button("Trace of steps", lambda: _exported(text, "trace.json"), "trace.json", "application/json")
-        _button("vLLM bench JSON", lambda: _exported(text, "bench.json"), "bench.json", "application/json")
+        for label, name, kind in _EXPORTS:
+            _button(label, functools.partial(_exported, text, name, session()), name, kind)
     with st.expander("The same on the command line, and what to run next"):
         st.code(command(asked), language="bash", wrap_lines=True)
         for step in _commands(text):
@@ -48,9 +61,12 @@ def _csv(rows: Any) -> str:
     return text
 
 
-def _exported(scenario: str, name: str) -> str:
-    """Return a file made by a worker; what it says if it cannot is the file's text."""
-    text: str = ask(f"export_{name}", tasks.exported, scenario, name).result()
+def _exported(scenario: str, name: str, who: str) -> str:
+    """Return a file made by a worker; why not, if it cannot be.  Runs outside of the page, when it is clicked."""
+    try:
+        text: str = desk().ask(tasks.exported, scenario, name, owner=(who, name)).result()
+    except ServecastError as error:
+        return f"{name} could not be made: {error}\n"
     return text
 
 

@@ -11,8 +11,8 @@ import streamlit as st
 from apps.ui import choices
 from apps.ui.link import left_out
 from apps.ui.look import problem
-from apps.ui.question import MAX_REQUESTS, MAX_UPLOAD
-from apps.ui.state import change, checked, controlled, link_problems, question, reset, said, say
+from apps.ui.question import LARGEST, MAX_REQUESTS, MAX_UPLOAD
+from apps.ui.state import change, checked, controlled, labelled, link_problems, question, reset, said, say
 from apps.ui.work import LIMIT_S, MEMORY_BYTES
 from simulator.errors import InputError, ServecastError
 from simulator.traces import NAMES
@@ -26,10 +26,7 @@ def load_inputs() -> None:
     asked = question()
     if not asked.scenario_json:
         st.markdown("##### Load")
-        controlled(
-            "load", st.segmented_control, "Load", list(_LOADS), format_func=_LOADS.__getitem__,
-            label_visibility="collapsed", width="stretch",
-        )  # fmt: skip
+        labelled("load", st.segmented_control, "Load", _LOADS, label_visibility="collapsed", width="stretch")
         {"rate": _rate, "concurrency": _clients, "trace": _trace, "file": _file}[asked.load]()
         controlled(
             "num_prompts", st.select_slider, "Requests", choices.among(choices.REQUESTS, asked.num_prompts),
@@ -112,7 +109,8 @@ def _file() -> None:
 def _took(name: str) -> None:
     """Take an upload into the question, as text; say what is wrong with it instead, if anything is."""
     uploaded: Any = st.session_state.get(f"up_{name}")
-    if uploaded is None:
+    if uploaded is None:  # taken away again
+        say(name, None)
         return
     try:
         text = _text(uploaded)
@@ -155,7 +153,10 @@ def _refuse_bad(name: str, new: Any) -> None:
 def _more() -> None:
     with st.expander("More"):
         if not question().scenario_json:
-            controlled("seed", st.number_input, "Seed", step=1, help="The same seed gives the same requests.")
+            controlled(
+                "seed", st.number_input, "Seed", step=1, min_value=0, max_value=LARGEST,
+                help="The same seed gives the same requests.",
+            )  # fmt: skip
             if question().load == "rate":
                 controlled("burstiness", st.number_input, "Burstiness of arrivals", step=0.1, format="%.4g",
                            help="1 Poisson, below 1 bursty, as `vllm bench serve --burstiness`.")  # fmt: skip

@@ -40,9 +40,7 @@ _CSS = """<style>
 .sc-table th {font-weight: 600; opacity: .75} .sc-table .r {text-align: right}
 .sc-table .wrap {white-space: normal; min-width: 9rem}
 .sc-table tr:last-child td {border-bottom: none} .sc-quiet {opacity: .65; font-size: .82rem}
-[data-testid="stSidebar"] [data-testid="stBaseButton-segmented_control"],
-[data-testid="stSidebar"] [data-testid="stBaseButton-segmented_controlActive"] {
-  padding: .2rem .35rem; font-size: .88rem}
+[data-testid="stSidebar"] [data-testid="stButtonGroup"] button {padding: .2rem .3rem; min-width: 0}
 .sc-problem {color: inherit; font-size: .84rem; border-left: 3px solid #d9622b; padding: .1rem .5rem;
   background: rgba(217,98,43,.10)}
 </style>"""
@@ -75,7 +73,7 @@ def badges(*words: tuple[str, bool] | str) -> None:
 def problem(text: str | None) -> None:
     """Show what is wrong beside the input it is about; nothing for None."""
     if text:
-        st.html(f'<div class="sc-problem" role="alert">{escape(text)}</div>')
+        st.html(f'<div class="sc-problem" role="alert">{escape(_short(text))}</div>')
 
 
 def table(
@@ -99,6 +97,10 @@ def table(
 def chart(figure: Any, key: str) -> None:
     """Show a plotly figure in the page's theme."""
     st.plotly_chart(figure, key=key, config=CONFIG, width="stretch", theme="streamlit")
+
+
+def _short(text: str, longest: int = 600) -> str:
+    return text if len(text) <= longest else text[:longest] + " …"
 
 
 def _cell(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -12,8 +13,9 @@ from apps.ui import tasks
 from apps.ui.figures.capacity import load_curve
 from apps.ui.look import answer, badges, chart, problem, table
 from apps.ui.question import Question, searched
-from apps.ui.state import ask, controlled, question, take_back
-from apps.ui.work import SLOW_LIMIT_S, Job
+from apps.ui.state import ask, controlled, labelled, question, take_back
+from apps.ui.waiting import until_done
+from apps.ui.work import SLOW_LIMIT_S, Job, desk
 from simulator.errors import ServecastError
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def _inputs(asked: Question) -> Scenario | None:
         controlled("slo", st.text_input, "SLO", help=_SLO_HELP)
         slo_problem = _told(lambda: _slo(asked))
     with two:
-        controlled("axis", st.radio, "Load is", list(_AXES), format_func=_AXES.__getitem__, horizontal=True)
+        labelled("axis", st.radio, "Load is", _AXES, horizontal=True)
     with three:
         if asked.axis == "users":
             controlled("think_time", st.text_input, "Think time", help="20s, exponential:20s, lognormal:MEDIAN:SIGMA …")
@@ -112,7 +114,9 @@ def _under_way(asked: Question, scenario: Scenario, job: Job) -> None:
             st.rerun()
         told: Progress | None = job.progress()
         if told is None:
-            answer("plain", "Waiting for a worker …")
+            others = desk().waiting() - 1
+            before = f": {others} other questions are being answered" if others > 0 else ""
+            answer("plain", f"Waiting for a worker{before} …")
             st.progress(0.0, "waiting")
         else:
             answer("plain", f"Searching: **{told.stage}**, {told.done} of about {told.expected} simulations.")
@@ -143,6 +147,7 @@ def _found(asked: Question, job: Job) -> None:
     _numbers(found, fleet, price)
     for note in found.notes[:4]:
         st.caption(note)
+    _changes(found)
 
 
 def _answer(found: Capacity, fleet: Fleet | None) -> None:
@@ -202,6 +207,22 @@ def _numbers(found: Capacity, fleet: Fleet | None, price: Price | None) -> None:
         prices = token_prices(found, price) if price is not None else None
         if price is not None and prices is not None:
             _shown(tables.cost_table(price, prices))
+
+
+def _changes(found: Capacity) -> None:
+    """Draw what the nearest changes of flags would do, each searched for; they come after the answer."""
+    st.markdown("##### What would move it")
+    if found.load is None or found.next_load is None:
+        st.caption("Nothing to look at without a capacity.")
+        return
+    job = ask("changes", tasks.changes, pickle.dumps(found), lane="slow")
+    if not job.done():
+        st.caption("Each of these is simulated; the answer above stays as it is.")
+        until_done([job], "Trying other flags")
+    try:
+        _shown(tables.marginal_table(job.result()))
+    except ServecastError as error:
+        st.caption(" ".join(str(error).split()))
 
 
 def _shown(numbers: Table) -> None:

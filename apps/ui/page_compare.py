@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
 
+from apps.compare_command import difference_table
 from apps.ui import tasks, words
 from apps.ui.answers import complete_question, trust_badges, warnings_of
 from apps.ui.figures.comparison import differences
@@ -13,12 +15,12 @@ from apps.ui.figures.latency import distribution, shares_of
 from apps.ui.line import with_flag
 from apps.ui.look import answer, chart, problem, table
 from apps.ui.question import Question, check, profile_names
-from apps.ui.state import ask, change, controlled, keep, kept, question, said, say
+from apps.ui.state import ask, change, controlled, keep, kept, labelled, question, said, say
 from apps.ui.tasks import Run
 from apps.ui.waiting import answer_of, until_done
 from apps.ui.work import Job
 from simulator import catalogue
-from simulator.comparison import METRICS, compare
+from simulator.comparison import compare
 from simulator.errors import ServecastError
 from simulator.scenario import Scenario
 
@@ -46,9 +48,9 @@ def _b_inputs(asked: Question) -> None:
     problem(said("b_server"))
     one, two, three, four = st.columns(4)
     with one:
-        controlled("b_profile", st.selectbox, "Profile of B", ["", *profile_names()], format_func=_as_a)
+        labelled("b_profile", st.selectbox, "Profile of B", _as_a(profile_names()))
     with two:
-        controlled("b_gpu", st.selectbox, "GPU of B", ["", *catalogue.gpu_names()], format_func=_as_a)
+        labelled("b_gpu", st.selectbox, "GPU of B", _as_a(catalogue.gpu_names()))
     with three:
         controlled("b_vllm_version", st.text_input, "vLLM version of B", placeholder="as A")
     with four:
@@ -66,8 +68,8 @@ def _b_inputs(asked: Question) -> None:
             st.button(label, key=f"idea_{name}", on_click=_idea, args=(name, value))
 
 
-def _as_a(name: str) -> str:
-    return name or "as A"
+def _as_a(names: Sequence[str]) -> dict[str, str]:
+    return {"": "as A"} | {name: name for name in names}
 
 
 def _take_b(text: str) -> None:
@@ -124,7 +126,12 @@ def _compare(asked: Question, a: Scenario, b: Scenario) -> None:
             return
     offsets = range(1, asked.replications + 1)
     pairs = [tuple(_pair_job(side, scenario, offset) for side, scenario in (("A", a), ("B", b))) for offset in offsets]
-    done = [(one.result(), two.result()) for one, two in pairs if one.done() and two.done()]
+    pending = [job for pair in pairs for job in pair if not job.done()]  # of now: what is drawn below lacks them
+    try:
+        done = [(one.result(), two.result()) for one, two in pairs if one not in pending and two not in pending]
+    except ServecastError as error:  # another seed draws what this one does not
+        problem(f"No pairs: {error}")
+        pairs, pending, done = [], [], []
     complete = bool(pairs) and len(done) == len(pairs)
     summaries = (runs["A"].summary, runs["B"].summary)
     rows = compare(*summaries, [summaries, *done] if complete else ())
@@ -140,9 +147,8 @@ def _compare(asked: Question, a: Scenario, b: Scenario) -> None:
         if runs[side].summary["warnings"] and (side == "A" or _warnings_differ(runs)):
             st.caption(f"Server {side}")
             warnings_of(runs[side].summary, 2)
-    waiting = [job for pair in pairs for job in pair if not job.done()]
-    if waiting:
-        until_done(waiting[-1], f"{2 * len(done)} of {2 * len(pairs)} more runs")
+    if pending:
+        until_done(pending[:2], f"{2 * len(done)} of {2 * len(pairs)} more runs")
 
 
 def _warnings_differ(runs: dict[str, Run]) -> bool:
@@ -175,22 +181,10 @@ def _curves(runs: dict[str, Run]) -> None:
 
 
 def _table(rows: list[dict[str, Any]], with_noise: bool) -> None:
-    shown = {metric.key: metric for metric in METRICS}
-    cells = []
-    for row in rows:
-        metric = shown[row["key"]]
-
-        def text(value: float | None, sign: str = "", digits: int = metric.digits, scale: float = metric.scale) -> str:
-            return "-" if value is None else f"{scale * value:{sign},.{digits}f}"
-
-        percent = row["difference_percent"]
-        line = [row["metric"], text(row["a"]), text(row["b"]), text(row["difference"], "+"),
-                "-" if percent is None else f"{percent:+.1f}"]  # fmt: skip
-        if with_noise:
-            line += [f"{text(row['low'], '+')} to {text(row['high'], '+')}", row["verdict"]]
-        cells.append(line)
-    columns = ["metric", "A", "B", "B - A", "%"] + (["90 % interval of B - A", "verdict"] if with_noise else [])
-    table(columns, cells, right=range(1, 6 if with_noise else 5))
+    numbers = difference_table(rows)
+    table(numbers.columns, numbers.rows, right=tuple(numbers.right))
     if with_noise:
-        st.caption("Real: the 90 % interval of the mean difference of pairs with the same requests leaves out 0. "
-                   "It says nothing about errors both sides share, such as those of a profile.")  # fmt: skip
+        st.caption(
+            "Real: the 90 % interval of the mean difference of pairs with the same requests leaves out 0. "
+            "It says nothing about errors both sides share, such as those of a profile."
+        )

@@ -113,9 +113,10 @@ def _validation(profile: Profile) -> None:
         )
         return
     jobs = {name: ask(f"measured_{name}", tasks.measured, name, profile.name, lane="slow") for name in mine}
+    pending = [job for job in jobs.values() if not job.done()]  # of now: what is drawn below lacks them
     done: list[dict[str, Any]] = []
     for job in jobs.values():
-        if job.done():
+        if job not in pending:
             try:
                 done.append(job.result())
             except ServecastError as error:
@@ -135,9 +136,8 @@ def _validation(profile: Profile) -> None:
         st.caption(
             "Each run was measured on a real server and predicted from the same requests (mean of three simulations)."
         )
-    waiting = [job for job in jobs.values() if not job.done()]
-    if waiting:
-        until_done(waiting[0], f"Predicting measured runs again: {len(done)} of {len(mine)}")
+    if pending:
+        until_done(pending[:3], f"Predicting measured runs again: {len(done)} of {len(mine)}")
 
 
 def _error(one: dict[str, Any], metric: str) -> str:

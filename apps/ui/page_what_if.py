@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from apps.ui import tasks, words
-from apps.ui.answers import complete_question, run_of, trust_badges, warnings_of
+from apps.ui.answers import complete_question, plain_text, run_of, trust_badges, warnings_of
 from apps.ui.downloads import downloads
 from apps.ui.figures.latency import PERCENTILES, distribution, shares_of
 from apps.ui.figures.strip import most_telling_window, strip
@@ -17,6 +17,7 @@ from apps.ui.look import answer, badges, chart, table
 from apps.ui.state import ask
 from apps.ui.tasks import LEVELS, Run
 from apps.ui.waiting import until_done
+from apps.ui.work import Job
 from simulator.errors import ServecastError
 
 REPLICATIONS = 20
@@ -35,23 +36,25 @@ def page() -> None:
     run = run_of(scenario, "what_if")
     if run is None:
         return
-    why = run.limit.why if run.limit else "nothing in particular"
-    kind, sentence, more = words.what_if(run.summary, words.load_words(asked), run.keeps_up, why)
+    short_of = run.limit.why if run.limit else "nothing in particular"
+    kind, sentence, more = words.what_if(run.summary, words.load_words(asked), run.keeps_up, short_of)
     answer(kind, sentence, more)
     trust_badges(run.summary)
+    why = ask("why", tasks.explained, scenario.to_json(None), lane="slow")
     job = ask("intervals", tasks.intervals, scenario.to_json(None), REPLICATIONS, lane="slow")
+    pending = [each for each in (why, job) if not each.done()]  # of now: what is drawn below may lack them
     try:
-        bands: Mapping[str, Any] = job.result() if job.done() else {}
+        bands: Mapping[str, Any] = job.result() if job not in pending else {}
         told = ""
     except ServecastError as error:
         bands, told = {}, str(error)
     _latencies(run, bands)
     _numbers(run, bands, told)
-    _engine(run)
+    _engine(run, None if why in pending else why)
     warnings_of(run.summary)
     downloads(asked, scenario, run)
-    if not job.done():
-        until_done(job, f"Intervals from {REPLICATIONS} more simulations")
+    if pending:
+        until_done(pending, f"Intervals from {REPLICATIONS} more simulations")
 
 
 def _latencies(run: Run, bands: Mapping[str, Any]) -> None:
@@ -115,16 +118,36 @@ def _totals(run: Run) -> list[list[str]]:
     ]
 
 
-def _engine(run: Run) -> None:
+def _engine(run: Run, why: Job | None) -> None:
     st.markdown("##### What the engine does")
     if run.limit is not None:
         badges(f"would run out first: {run.limit.title}")
         st.caption(f"{run.limit.why[:1].upper()}{run.limit.why[1:]}.")
-    lines, requests = st.tabs(["Timeline", "Requests and steps"])
+    lines, requests, causes = st.tabs(["Timeline", "Requests and steps", "Why some wait"])
     with lines:
         chart(timeline(run.timeline, run.interval_s, max_num_seqs=run.max_num_seqs), "timeline")
     with requests:
         _strip(run)
+    with causes:
+        _why(why)
+
+
+def _why(job: Job | None) -> None:
+    """Show the parts of TTFT and what the slowest ones waited for."""
+    if job is None:
+        st.caption("Being looked into; the rest of the page stays as it is.")
+        return
+    try:
+        found = job.result()
+    except ServecastError as error:
+        st.caption(str(error))
+        return
+    parts = found["ttft_parts_ms"]
+    views = list(next(iter(parts.values())))
+    rows = [[part, *(words.plain(values[view]) for view in views)] for part, values in parts.items()]
+    table(("TTFT (ms)", *views), rows, right=range(1, len(views) + 1))
+    for paragraph in found["words"]:
+        st.caption(plain_text(paragraph))
 
 
 def _strip(run: Run) -> None:

@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from apps.ui.line import written
-from apps.ui.question import looks_like_log
 from simulator import catalogue
 from simulator.command_line import ServeArgs, parse
 from simulator.errors import InputError, ServecastError
@@ -21,7 +20,8 @@ _TELLING = re.compile(
     r"LLM engine \(v|API server version|█  version|non-default args|max model len|max_model_len|max_seq_len|"
     r"Chunked prefill|Asynchronous scheduling|V2 Model Runner|Model loading took|model weights take|non_torch|"
     r"[Aa]vailable KV cache memory|GPU KV cache size|Maximum concurrency|GPU blocks|cuda blocks|num_gpu_blocks|"
-    r"Graph captur|CUDA graph (?:pool )?memory|gpu_memory_utilization|Desired GPU memory|No available memory|To serve at least|"
+    r"Graph captur|CUDA graph (?:pool )?memory|"
+    r"gpu_memory_utilization|Desired GPU memory|No available memory|To serve at least|"
     r"max seq len|Free memory on device|peak activation|Initial free memory|[Mm]emory profiling"
 )
 _LONGEST_LINE = 4000
@@ -35,6 +35,9 @@ _AS_FLAGS = (
 )  # fmt: skip
 
 
+_LOG_LINE = re.compile(r"INFO \d\d-\d\d|EngineCore|APIServer|LLM engine \(v|GPU KV cache size|# GPU blocks")
+
+
 def read_pasted(text: str) -> dict[str, Any]:
     """Return the inputs (fields of `apps.ui.question.Question`) that *text* stands for; one line of error else."""
     if looks_like_log(text):
@@ -44,6 +47,11 @@ def read_pasted(text: str) -> dict[str, Any]:
     if args.vllm_version:
         changes["vllm_version"] = args.vllm_version
     return changes
+
+
+def looks_like_log(text: str) -> bool:
+    """Whether *text* is (a piece of) a start-up log rather than a command."""
+    return len(_LOG_LINE.findall(text)) >= 2
 
 
 def _from_log(text: str) -> dict[str, Any]:

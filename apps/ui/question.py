@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import json
-import re
-import shlex
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.engine_config import EngineConfig
 from simulator.errors import ConfigError, InputError, ServecastError
@@ -29,6 +28,11 @@ MAX_REQUESTS = 20_000
 #: An upload, in bytes.
 MAX_UPLOAD = 6_000_000
 
+#: The largest whole number a browser counts exactly.
+LARGEST = 2**53 - 1
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 Load = Literal["rate", "concurrency", "trace", "file"]
 
 
@@ -45,30 +49,30 @@ class Question(BaseModel):
     log: str = ""  # lines of a start-up log that tell the memory of a real server
 
     load: Load = "rate"
-    rate: float = 12.0
-    burstiness: float = 1.0
-    concurrency: int = 32
+    rate: Annotated[float, Field(gt=-math.inf)] = 12.0  # inf: all at once
+    burstiness: Finite = 1.0
+    concurrency: Whole = 32
     trace: str = "azure-conv-2023"
-    rate_scale: float = 1.0
+    rate_scale: Finite = 1.0
     requests_csv: str = ""
     prompt_tokens: str = "lognormal:300:1.0:8:4000"
     output_tokens: str = "lognormal:180:0.8"
-    num_prompts: int = 1000
+    num_prompts: Whole = 1000
     over_length: Literal["fail", "drop"] = "fail"
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=LARGEST)
 
     b_server: str = ""  # "": A's line
     b_gpu: str = ""
     b_profile: str = ""
     b_vllm_version: str = ""
-    replications: int = 4
+    replications: int = Field(default=4, ge=0, le=32)
 
     slo: str = "ttft_p99=500ms,tpot_p99=50ms"
     axis: Literal["rate", "concurrency", "users"] = "rate"
     think_time: str = "20s"  # of users, between an answer and the next request
-    target: float = 0.0  # a load to plan GPUs for; 0: the rate on the left
-    price: float = 0.0  # US $ a GPU hour; 0: the list price
-    draws: int = 0  # profiles drawn anew for the interval of the capacity
+    target: Finite = 0.0  # a load to plan GPUs for; 0: the rate on the left
+    price: Finite = 0.0  # US $ a GPU hour; 0: the list price
+    draws: int = Field(default=0, ge=0, le=40)  # profiles drawn anew for the interval of the capacity
 
     scenario_json: str = ""  # a saved scenario: stands in for server and load
 
@@ -94,7 +98,7 @@ class Checked:
     problems: dict[str, str] = field(default_factory=dict)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)
 def check(question: Question) -> Checked:
     """Return the scenario of *question*, or a sentence beside each input that cannot be read."""
     problems: dict[str, str] = {}
@@ -160,33 +164,6 @@ def engine_of(question: Question) -> EngineConfig:
 
     model, gpu = server_of(question)
     return resolve(parse(question.server), model, gpu, question.vllm_version.strip() or None)[0]
-
-
-def command(question: Question) -> str:
-    """Return the ``servecast simulate`` line that asks the same; files are to be downloaded beside it."""
-    if question.scenario_json:
-        return "servecast simulate --scenario scenario.json"
-    words = ["servecast", "simulate", question.server.strip()]
-    if question.config_json:
-        words += ["--model-config", "config.json"]
-    words += ["--profile", question.profile] if question.profile else []
-    words += ["--gpu", question.gpu] if question.gpu else []
-    words += ["--vllm-version", question.vllm_version] if question.vllm_version else []
-    lengths = ["--prompt-tokens", question.prompt_tokens.strip(), "--output-tokens", question.output_tokens.strip()]
-    if question.load == "rate":
-        words += ["--rate", f"{question.rate!r}", *lengths]
-        words += ["--burstiness", f"{question.burstiness!r}"] if question.burstiness != 1 else []
-    elif question.load == "concurrency":
-        words += ["--concurrency", str(question.concurrency), *lengths]
-    elif question.load == "trace":
-        words += ["--trace", question.trace]
-        words += ["--rate-scale", f"{question.rate_scale!r}"] if question.rate_scale != 1 else []
-    else:
-        words += ["--requests", "requests.csv"]
-    words += ["--num-prompts", str(question.num_prompts)]
-    words += ["--over-length", question.over_length] if question.over_length != "fail" else []
-    words += ["--seed", str(question.seed)] if question.seed else []
-    return shlex.join(words)
 
 
 def gpu_name(question: Question) -> str:
@@ -316,11 +293,3 @@ def _length(text: str) -> None:
 def _where(question: Question) -> str:
     """Return the input that a bad load is told beside."""
     return {"rate": "rate", "concurrency": "concurrency", "trace": "trace", "file": "requests_csv"}[question.load]
-
-
-_LOG_LINE = re.compile(r"INFO \d\d-\d\d|EngineCore|APIServer|LLM engine \(v|GPU KV cache size|# GPU blocks")
-
-
-def looks_like_log(text: str) -> bool:
-    """Whether *text* is (a piece of) a start-up log rather than a command."""
-    return len(_LOG_LINE.findall(text)) >= 2

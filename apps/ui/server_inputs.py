@@ -10,8 +10,8 @@ from apps.ui import choices
 from apps.ui.line import with_flag, with_model
 from apps.ui.look import problem
 from apps.ui.pasted import read_pasted
-from apps.ui.question import MAX_UPLOAD, engine_of, gpu_name, profile_names
-from apps.ui.state import change, checked, controlled, question, said, say
+from apps.ui.question import engine_of, gpu_name, profile_names
+from apps.ui.state import change, checked, controlled, labelled, question, said, say
 from simulator import catalogue
 from simulator.engine_config import EngineConfig
 from simulator.errors import ServecastError
@@ -27,7 +27,7 @@ def server_inputs() -> None:
     asked = question()
     st.markdown("##### Server")
     controlled(
-        "server", st.text_area, "Start line, container args or start-up log", height=110, take=_pasted,
+        "server", st.text_area, "Start line, args or log", height=110, take=_pasted,
         help=_HELP, placeholder="vllm serve meta-llama/Llama-3.1-8B", disabled=bool(asked.scenario_json),
     )  # fmt: skip
     problem(said("server") or (None if asked.scenario_json else checked().problems.get("server")))
@@ -47,8 +47,7 @@ def _pasted(text: str) -> None:
     try:
         changes = read_pasted(text)
     except ServecastError as error:
-        if len(text) <= MAX_UPLOAD:
-            say("server", " ".join(str(error).split()))
+        say("server", " ".join(str(error).split()))
         return
     say("server", None)
     change(**changes)
@@ -68,14 +67,14 @@ def _where() -> None:
         "model", _listed, "Model", [_model(asked.server), *catalogue.model_names()], take=_take_model,
         value=_model(asked.server), help="Rewrites the start line.",
     )  # fmt: skip
-    controlled(
-        "profile", _listed, "Profile", [*profile_names(), ""], format_func=lambda name: name or "none: data sheet",
+    labelled(
+        "profile", st.selectbox, "Profile", {name: name for name in profile_names()} | {"": "none: data sheet"},
         help="Measured step times. Without one the answer is a roofline from the data sheet.",
     )  # fmt: skip
     left, right = st.columns([3, 2])
     with left:
-        controlled(
-            "gpu", _listed, "GPU", ["", *catalogue.gpu_names()], format_func=_gpu_label,
+        labelled(
+            "gpu", st.selectbox, "GPU", {"": _profile_gpu()} | {name: name for name in catalogue.gpu_names()},
             help="Default: the GPU the profile was measured on.",
         )  # fmt: skip
     with right:
@@ -88,9 +87,7 @@ def _listed(label: str, options: list[str], **settings: Any) -> None:
     st.selectbox(label, list(dict.fromkeys(options if present in options else [present, *options])), **settings)
 
 
-def _gpu_label(name: str) -> str:
-    if name:
-        return name
+def _profile_gpu() -> str:
     try:
         return f"{gpu_name(question().with_(gpu=''))}, the profile's"
     except ServecastError:

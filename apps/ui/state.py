@@ -7,7 +7,7 @@ question, which then is what everybody else on the page sees.  So a link, a past
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -34,6 +34,12 @@ def publish() -> None:
     query = to_query(question())
     if query != st.query_params.to_dict():
         st.query_params.from_dict(query)
+
+
+def session() -> str:
+    """Return what tells this visitor from others."""
+    found: str = st.session_state[_SESSION]
+    return found
 
 
 def question() -> Question:
@@ -101,14 +107,27 @@ def controlled(
     widget(label, *arguments, key=key, on_change=taken, **settings)
 
 
+def labelled(name: str, widget: Callable[..., Any], label: str, labels: Mapping[str, str], **settings: Any) -> None:
+    """Draw *widget* for one of a few values, each with its label; the present value is added if it is another."""
+    present = getattr(question(), name)
+    shown = {**labels} if present in labels else {present: present, **labels}
+    values = {text: value for value, text in shown.items()}
+
+    def take(text: str | None) -> None:
+        if text is not None:
+            change(**{name: values[text]})
+
+    controlled(name, widget, label, list(values), take=take, value=shown[present], **settings)
+
+
 def ask(place: str, function: Callable[..., Any], *arguments: Any, lane: Lane = "quick") -> Job:
     """Ask the desk on behalf of this visitor; what the same *place* had asked before is taken back."""
-    return desk().ask(function, *arguments, owner=(st.session_state[_SESSION], place), lane=lane)
+    return desk().ask(function, *arguments, owner=(session(), place), lane=lane)
 
 
 def take_back(place: str) -> None:
     """End what *place* of this visitor's page had asked."""
-    desk().take_back((st.session_state[_SESSION], place))
+    desk().take_back((session(), place))
 
 
 def keep(place: str, what: Any) -> None:

@@ -7,6 +7,7 @@ key of the cache), and returns values that do not hold on to the whole simulatio
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from apps.planning.capacity import Capacity
+    from apps.planning.marginal import Marginal
     from simulator.result import Result
 
 #: Rows of a timeline that a picture shows, and that a file holds.
@@ -150,13 +152,38 @@ def capacity(scenario: str, slo: str, draws: int, *, tell: Callable[[Any], None]
     return search(Scenario.from_json(scenario), slo, effort=Effort(draws=draws), workers=1, watch=tell)
 
 
+def changes(found: bytes) -> list[Marginal]:
+    """Return what the nearest changes of flags would do to a capacity (pickled), as ``servecast capacity`` has them."""
+    from apps.planning.marginal import marginals
+
+    return marginals(pickle.loads(found), workers=1)
+
+
+def explained(scenario: str) -> dict[str, Any]:
+    """Return why requests waited, as ``servecast explain`` has it: ``words`` and ``ttft_parts_ms``."""
+    from apps.explanation import explain
+
+    return explain(Scenario.from_json(scenario), check=False).data()
+
+
 def exported(scenario: str, name: str) -> str:
-    """Return the file *name* of a simulated scenario: ``bench.json``, ``trace.json``."""
+    """Return the file *name* of a simulated scenario, as ``servecast report`` writes it."""
+    from apps.explanation import explain
     from apps.exports.bench_json import bench_json
     from apps.exports.chrome_trace import chrome_trace
+    from apps.exports.prometheus import prometheus_text
+    from apps.exports.report import as_html, as_markdown
 
-    result = simulate(Scenario.from_json(scenario))
-    return json_text(bench_json(result) if name == "bench.json" else chrome_trace(result))
+    question = Scenario.from_json(scenario)
+    result = simulate(question)
+    writers: dict[str, Callable[[], str]] = {
+        "report.html": lambda: as_html(result, explain(question, check=False)),
+        "report.md": lambda: as_markdown(result, explain(question, check=False), None),
+        "trace.json": lambda: json.dumps(chrome_trace(result), allow_nan=False) + "\n",
+        "bench.json": lambda: json.dumps(bench_json(result), allow_nan=False) + "\n",
+        "metrics.prom": lambda: prometheus_text(result),
+    }
+    return writers[name]()
 
 
 def json_text(data: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -30,13 +31,13 @@ def answer_of(job: Job, words: str) -> Any:
     return job.result()
 
 
-def until_done(job: Job, words: str) -> None:
-    """Wait at the end of a page, everything else being drawn, then draw it again with the answer."""
-    answer_of_line, begun, told = st.empty(), time.monotonic(), -1
-    while not job.done():
+def until_done(jobs: Sequence[Job], words: str) -> None:
+    """Wait at the end of a page, everything else being drawn, then draw it again with the answers."""
+    line, begun, told = st.empty(), time.monotonic(), -1
+    while not all(job.done() for job in jobs):
         waited = time.monotonic() - begun
         if int(2 * waited) != told:
             told = int(2 * waited)
-            answer_of_line.caption(f"{words} … {waited:.0f} s")
+            line.caption(f"{words} … {waited:.0f} s")
         time.sleep(_TICK_S)
     st.rerun()

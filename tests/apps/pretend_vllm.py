@@ -1,12 +1,16 @@
 """Stands for `vllm serve`: health, models, and completions that stream one token each 2 ms; and for `vllm bench serve`,
-which sends nothing and says it took 10 ms to the first token and 2 ms for each after.  Started by tests only.
+which sends nothing and says it took 10 ms to the first token and 2 ms for each after.  Started by tests only.  It dies
+after the number of requests that --die-after tells.
 """
 
 import json
+import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+COUNTED: list[str] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -23,6 +27,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
+        COUNTED.append(self.path)
+        if "--die-after" in sys.argv and len(COUNTED) > int(sys.argv[sys.argv.index("--die-after") + 1]):
+            sys.stderr.write("CUDA error: an illegal memory access\n")
+            sys.stderr.flush()
+            os._exit(7)
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")

@@ -39,6 +39,14 @@ def test_a_fitted_profile_can_be_checked_and_refreshed(fitted, tmp_path):
     assert 0.98 < json.loads(again.read_text())["host"]["gpu_scale"] < 1.02
 
 
+@pytest.mark.parametrize("action", ["fit", "check", "refresh", "plan", "run", "bootstrap"])
+def test_help_shows_an_example_to_copy(action):
+    shown = run(action, "--help").stdout
+    lines = [line.strip() for line in shown.splitlines()]
+    assert any(line.startswith(f"servecast calibrate {action} ") for line in lines)
+    assert "\\b" not in shown
+
+
 def test_plan_lists_what_a_run_of_so_many_minutes_would_record():
     plan = ("plan", "meta-llama/Llama-3.1-8B", "--gpu", "H200", "--serve-args", "--max-num-seqs 64")
     short, long = (json.loads(run(*plan, "--minutes", m, "--format", "json").stdout) for m in (0.4, 2))

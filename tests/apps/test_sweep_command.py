@@ -117,7 +117,9 @@ def test_a_configuration_that_fails_is_a_row_and_the_others_go_on(tmp_path, caps
 def test_exit_code_2_if_nothing_fits_and_1_if_nothing_could_be_asked(capsys, axis, code):
     words = [word for word in BASE if word not in ("--prompt-tokens", "64")]
     words += ["--rate", "9", "--vary", "gpu_memory_utilization=0.5"] if code == 2 else ["--rate", "9"]
-    assert run(capsys, *words, "--vary", axis)[0] == code
+    found, _, err = run(capsys, *words, "--vary", axis)
+    assert found == code
+    assert ("error: nothing was answered; the first reason: " in err) == (code == 1)
 
 
 def test_json_holds_the_sweep_its_rows_and_the_averages_of_the_seeds(capsys):
@@ -179,7 +181,7 @@ def test_mistakes_are_one_line(capsys, tmp_path, monkeypatch, words, message):
 def test_an_interrupted_sweep_loses_nothing_and_ends_as_one_that_was_not(tmp_path):
     servecast = shutil.which("servecast", path=str(Path(sys.executable).parent))
     axes = ["--vary", "rate=10..19", "--vary", "max_num_seqs=4,8,16"]
-    words = [servecast, *BASE[:4], "--num-prompts", "200", "--workers", "2", *axes]
+    words = [servecast, *BASE[:4], "--num-prompts", "400", "--workers", "2", *axes]
     part, whole = tmp_path / "part.jsonl", tmp_path / "whole.jsonl"
     stopped = subprocess.Popen(
         [*words, "-o", part], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -205,7 +207,7 @@ def test_a_dask_cluster_of_this_machine_gives_the_same_rows(tmp_path, capsys):
     from distributed import LocalCluster
 
     words = [word for word in [*BASE, *AXES] if word not in ("--workers", "1")]
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL") as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL") as cluster:
         code, there, err = run(
             capsys, *words, "--backend", "dask", "--scheduler", cluster.scheduler_address, "--format", "csv"
         )

@@ -64,6 +64,10 @@ def test_the_measured_side_may_be_a_shipped_run(capsys):
         (["--recorded", ".", "--workload", "x"], "no x.requests.json"),
         (["--measured", "h200-llama-3.1-8b-c32", "--bar", "speed=3"], "no metric is called 'speed'"),
         (["--measured", "h200-llama-3.1-8b-c32", "--bar", "ttft_p50=-3"], "positive number"),
+        (["--measured", "h200-llama-3.1-8b-c32", "--replications", "2"], "at least 5 replications, got 2"),
+        (["--measured", "h200-llama-3.1-8b-c32", "--report", "/dev/null/x"], "/dev/null: cannot write there"),
+        (["docker run vllm/vllm-openai --model meta-llama/Llama-3.1-8B", "--rate", "3"], "cannot be started here"),
+        (["vllm serve meta-llama/Llama-3.1-8B", "--rate", "3", "--out", "/dev/null/x"], "/dev/null/x: cannot write"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, said, capsys):
@@ -192,6 +196,23 @@ def test_the_bench_of_vllm_may_send_the_requests(tmp_path, capsys):
     assert metrics["ttft_p50"] == pytest.approx(10.0, abs=1e-3)
     assert metrics["e2e_p99"] == pytest.approx(16.0, abs=1e-3)
     assert (tmp_path / "run1.bench" / "bench.json").is_file()
+
+
+def test_a_server_that_dies_says_so_and_what_was_measured_stays(tmp_path, capsys):
+    vllm = tmp_path / "vllm"
+    vllm.write_text(f'#!/bin/sh\nexec {sys.executable} {SERVER} "$@" --die-after 12\n')  # 8 of them are the warm-up
+    vllm.chmod(0o755)
+    out = tmp_path / "out"
+    words = ["validate", f"{vllm} serve meta-llama/Llama-3.1-8B", "--profile", PROFILE, "--rate", "20"]
+    words += ["--num-prompts", "4", "--output-tokens", "4", "--repeats", "2", "--replications", "0", "--out", str(out)]
+    assert cli.main(words) == 1
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said[-1].startswith("error: the vLLM server died with exit code 7")
+    assert said[-2] == f"what was measured until then is in {out}"
+    assert "  | CUDA error: an illegal memory access" in said
+    assert (out / "run1.requests.json.gz").is_file()
+    assert cli.main(words) == 1
+    assert f"{out} holds run1 of an earlier measurement; give another --out" in capsys.readouterr().err
 
 
 def test_a_tokenizer_is_for_the_bench_only(capsys):

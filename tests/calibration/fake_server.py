@@ -68,6 +68,7 @@ class FakeServer:
     is_healthy: bool = True
     port: int = 0
     max_model_len: int = 2048
+    api_key: str | None = None
 
     def __enter__(self) -> FakeServer:
         self._loop = asyncio.new_event_loop()
@@ -104,7 +105,10 @@ class FakeServer:
     async def _answer(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if head.startswith(b"POST"):
             length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            call = Call(len(self.calls), json.loads(await reader.readexactly(length)), writer)
+            body = await reader.readexactly(length)
+            if not self._may_ask(head):
+                return await self._refuse(writer)
+            call = Call(len(self.calls), json.loads(body), writer)
             self.calls.append(call)
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -112,8 +116,10 @@ class FakeServer:
                 await self.reply(call)
             finally:
                 self.in_flight -= 1
-            return
+            return None
         path = head.split(b" ")[1].decode()
+        if path.startswith("/v1/") and not self._may_ask(head):
+            return await self._refuse(writer)
         body = {
             "/health": "",
             "/v1/models": json.dumps({"data": [{"id": "tiny", "max_model_len": self.max_model_len}]}),
@@ -123,4 +129,12 @@ class FakeServer:
         status = "404 Not Found" if body is None else "200 OK" if self.is_healthy else "503 Unavailable"
         text = (body or "").encode()
         writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(text)}\r\n\r\n".encode() + text)
+        await writer.drain()
+        return None
+
+    def _may_ask(self, head: bytes) -> bool:
+        return self.api_key is None or f"Authorization: Bearer {self.api_key}\r\n".encode() in head
+
+    async def _refuse(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
         await writer.drain()

@@ -70,11 +70,21 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
 
 
 def test_another_run_is_not_mixed_in(tmp_path):
-    opened(tmp_path)
+    opened(tmp_path).save(burst("prompt-8", "01", (0.0, 1.0)))
     with pytest.raises(InputError, match="--resume"):
         opened(tmp_path)
     with pytest.raises(InputError, match="was run with serve_args '', now it is '--x'"):
         RunFolder(tmp_path / "run").open({"model": "m", "serve_args": "--x"}, resume=True)
+
+
+def test_a_run_that_has_measured_nothing_may_begin_again(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.open({"serve_args": "--max-modle-len 1"}, resume=False)
+    folder.log.write_text("unrecognized arguments")
+    folder.open({"serve_args": "--max-model-len 1"}, resume=False)
+    assert json.loads((folder.path / "run.json").read_text()) == {"serve_args": "--max-model-len 1"}
+    folder.new_part()
+    assert (folder.path / "server-1.log").read_text() == "unrecognized arguments"
 
 
 def failing_from(number: int):

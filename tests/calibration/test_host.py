@@ -1,4 +1,3 @@
-import gzip
 from pathlib import Path
 
 import pytest
@@ -36,34 +35,29 @@ def test_a_recording_of_nothing_but_prompts_says_what_to_record(tmp_path):
         recorded_on(Host(), tmp_path, bursts=BURSTS[:1])
 
 
-def measured(folder, workload, tmp_path):
-    place = tmp_path / folder
-    place.mkdir(exist_ok=True)
-    for path in (RECORDINGS / folder).iterdir():
-        content = path.read_bytes()
-        name = path.name.removesuffix(".gz") if path.name == "server.log.gz" else path.name
-        (place / name).write_bytes(gzip.decompress(content) if name != path.name else content)
+def measured(folder, workload):
     model, gpu = catalogue.model("meta-llama/Llama-3.1-8B"), catalogue.gpu("H200")
+    place = RECORDINGS / folder
     read = Folder.read(place, workload, model, gpu, logged_version(place))
     return measure_host(load_profile("h200-llama-3.1-8b"), read.recording, read.sent)
 
 
-def test_two_runs_on_one_slow_host_agree_about_it(tmp_path):
-    first, second = (measured("clean", name, tmp_path) for name in ("c64", "c24"))
+def test_two_runs_on_one_slow_host_agree_about_it():
+    first, second = (measured("clean", name) for name in ("c64", "c24"))
     assert first.cpu_scale == pytest.approx(second.cpu_scale, rel=0.1)
     assert first.cpu_scale > 1.4
 
 
-def test_launches_follow_the_speed_of_the_engine_loop(tmp_path):
+def test_launches_follow_the_speed_of_the_engine_loop():
     for folder, name in (("clean", "c24"), ("clean", "long4"), ("seqs16", "chat12"), ("serving", "fix8")):
-        assert measured(folder, name, tmp_path).launch_scale == pytest.approx(1.0, abs=0.08)
+        assert measured(folder, name).launch_scale == pytest.approx(1.0, abs=0.08)
 
 
-def test_without_graphs_launches_stand_for_the_cpu(tmp_path):
-    host = measured("eager", "fix8", tmp_path)
+def test_without_graphs_launches_stand_for_the_cpu():
+    host = measured("eager", "fix8")
     assert (host.gpu_scale, host.launch_scale) == (1.0, 1.0)
     assert host.cpu_scale == pytest.approx(1.05, abs=0.1)
 
 
-def test_without_overlap_the_engine_loop_tells(tmp_path):
-    assert measured("sync", "fix8", tmp_path).cpu_scale == pytest.approx(1.0, abs=0.05)
+def test_without_overlap_the_engine_loop_tells():
+    assert measured("sync", "fix8").cpu_scale == pytest.approx(1.0, abs=0.05)

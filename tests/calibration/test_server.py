@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.server import Attached, ServerError, VllmServer
+from calibration.server import Attached, ServerError, VllmServer, _interrupted_later
 from simulator.errors import InputError
 from tests.calibration.fake_server import FakeServer
 
@@ -89,9 +89,9 @@ def test_a_server_that_is_never_healthy_is_given_up_and_stopped(tmp_path):
     assert not is_running(held.pid)
 
 
-def test_a_command_that_does_not_exist_names_the_option(tmp_path):
-    missing = VllmServer(["no-such-vllm"], log=tmp_path / "server.log")
-    with pytest.raises(ServerError, match="--vllm"), missing:
+def test_a_command_that_does_not_exist_is_told_with_a_hint(tmp_path):
+    missing = VllmServer(["no-such-vllm"], log=tmp_path / "server.log", hint="say how with --vllm")
+    with pytest.raises(ServerError, match=r"is vLLM installed here\? say how with --vllm"), missing:
         pass
 
 
@@ -156,3 +156,18 @@ def test_attaching_needs_a_healthy_server():
         Attached(fake.url)
     with pytest.raises(InputError, match="http://"):
         Attached("localhost:8000")
+
+
+def test_a_server_is_never_started_and_forgotten():
+    """Ctrl-C while the process is being made takes effect when it is known, so that it can be stopped."""
+    steps = []
+
+    def start() -> None:
+        with _interrupted_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("the process is known")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert steps == ["the process is known"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

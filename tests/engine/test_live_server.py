@@ -83,7 +83,8 @@ def run(tmp_path_factory, model, python) -> RunFolder:
     out = tmp_path_factory.mktemp("live") / "run"
     done = servecast(
         "calibrate", "run", str(model), "--serve-args", SERVE_ARGS, "--gpu", "H200",
-        "--vllm", f"{python} -m {API_SERVER} --model", "--minutes", "0.5", "--out", str(out),
+        "--vllm", f"{python} -m {API_SERVER} --model", "--minutes", "0.5", "--refits", "8",
+        "--out", str(out),
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n--- server.log\n{tail(out / 'server.log')}"
     return RunFolder(out)

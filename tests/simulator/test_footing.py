@@ -57,3 +57,15 @@ def test_a_gpu_without_a_profile_gets_a_marked_answer():
     result = simulate(scenario)
     assert not result.provenance.calibrated
     assert any("no calibrated profile" in warning for warning in result.warnings)
+
+
+def test_a_profile_measured_with_fp8_weights_is_calibrated_for_them_alone():
+    profile = load_profile("h200-llama-3.1-8b-fp8")
+
+    def missing(flags):
+        command = f"vllm serve meta-llama/Llama-3.1-8B --max-model-len 16384 {flags}"
+        scenario = Scenario.from_command(command, profile=profile.name, workload=RateWorkload(rate=1.0, num_prompts=2))
+        return not_measured(scenario, profile)
+
+    assert missing("--quantization fp8") == []
+    assert missing("")[0].startswith("no quantization, unlike fp8: step times are a first answer")

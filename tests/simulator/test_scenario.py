@@ -84,3 +84,33 @@ def test_the_gpu_and_the_version_can_be_named():
 def test_a_command_line_alone_does_not_say_on_which_gpu():
     with pytest.raises(InputError, match="no GPU: give --profile NAME"):
         Scenario.from_command(SERVE, workload=RateWorkload(rate=1))
+
+
+@pytest.mark.parametrize("name", ["s.toml", "s.yaml", "s.yml", "s.json"])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        RateWorkload(rate=float("inf"), burstiness=0.5),
+        RateWorkload(rate=2.5, max_concurrency=8, prompt_tokens="lognormal:300:1.0:8:4000"),
+    ],
+)
+def test_a_scenario_file_round_trips(name, workload):
+    scenario = Scenario.from_command(SERVE, profile="h200-llama-3.1-8b", workload=workload, seed=3)
+    text = scenario.to_text(name)
+    again = Scenario.from_text(text, name)
+    assert again == scenario
+    assert again.to_text(name) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("s.toml", "x", r"^s\.toml: is not TOML"),
+        ("s.yaml", "a: [", r"^s\.yaml: is not YAML"),
+        ("s.yaml", "- 1", r"^s\.yaml: must be a JSON object \(or a table\), got list"),
+        ("s.toml", "schema_version = 99", r"^s\.toml: schema_version 99 is newer"),
+    ],
+)
+def test_a_scenario_file_that_cannot_be_read_is_one_line(name, text, message):
+    with pytest.raises(InputError, match=message):
+        Scenario.from_text(text, name)

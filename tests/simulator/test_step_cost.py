@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulator import catalogue
 from simulator.engine_config import EngineConfig
 from simulator.profile import load_profile
-from simulator.step_cost import FULL, NONE, PIECEWISE, StepCost
+from simulator.step_cost import FULL, NONE, PIECEWISE, StepCost, linear_peak
 
 GPU = catalogue.gpu("H200")
 ENGINE = EngineConfig(model="m", max_model_len=16384, max_num_batched_tokens=8192, max_num_seqs=1024)
@@ -130,9 +130,17 @@ def test_tensor_parallelism_divides_the_work_and_adds_all_reduces():
 
 
 def test_quantised_weights_are_read_faster_but_computed_alike():
+    plain, small = cost(), cost(quantization="awq")
+    assert small.gpu_s(*decode(1, 44)) < 0.6 * plain.gpu_s(*decode(1, 44))
+    assert small.gpu_s(*prefill(8192)) == pytest.approx(plain.gpu_s(*prefill(8192)), rel=0.01)
+
+
+def test_fp8_weights_are_computed_at_the_fp8_rate_of_gpus_that_have_one():
     plain, small = cost(), cost(quantization="fp8")
     assert small.gpu_s(*decode(1, 44)) < 0.75 * plain.gpu_s(*decode(1, 44))
-    assert small.gpu_s(*prefill(8192)) == pytest.approx(plain.gpu_s(*prefill(8192)), rel=0.01)
+    assert small.gpu_s(*prefill(8192)) < 0.7 * plain.gpu_s(*prefill(8192))
+    assert linear_peak("fp8", catalogue.gpu("H200")) == 2 * linear_peak("bf16", catalogue.gpu("H200"))
+    assert linear_peak("fp8", catalogue.gpu("A100-80")) == linear_peak("bf16", catalogue.gpu("A100-80"))
 
 
 def test_kv_in_8_bits_is_read_twice_as_fast():

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from apps.planning.points import Point
     from apps.planning.slo import Slo
 
+#: Percents that are named.
+_TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -53,7 +55,7 @@ def load_curve(
     )  # fmt: skip
     _marks(figure, capacity, interval, asked)
     styled(figure, height=500)
-    figure.update_yaxes(type="log", title_text="% of the limit", row=1, col=1)
+    figure.update_yaxes(type="log", title_text="% of the limit", tickvals=_TICKS, row=1, col=1)
     figure.update_yaxes(title_text="output tokens/s", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(title_text=f"load ({unit}); crosses: the server does not keep up", row=2, col=1)
     figure.update_xaxes(rangemode="tozero")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ def distribution(
     if limit_ms:
         figure.add_vline(x=limit_ms, line={"color": ORANGE, "width": 1.5, "dash": "dot"})
     styled(figure, height=height, title=title, legend=len(curves) > 1)
-    figure.update_xaxes(type="log", title_text="ms", dtick="D1" if _narrow(curves) else None, minor={"showgrid": False})
+    figure.update_xaxes(type="log", title_text="ms", **_ticks(curves))
     figure.update_yaxes(title_text=f"% of {of}", range=[0, 101], tickvals=[0, 25, 50, 75, 90, 99])
     return figure
 
@@ -60,12 +61,18 @@ def _whiskers(figure: go.Figure, bands: Mapping[int, Sequence[float]]) -> None:
     )  # fmt: skip
 
 
-def _narrow(curves: Mapping[str, tuple[Any, Any]]) -> bool:
-    """Whether all values lie within a decade and a half: then ticks at 1, 2, 3 ... help."""
+def _ticks(curves: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """Return round numbers for a logarithmic axis: 1, 2, 5, ... of each decade, 1, 1.5, 2, 3, ... of a short one."""
     found = [np.asarray(values, dtype=np.float64) for values, _shares in curves.values()]
     values = np.concatenate([*found, np.zeros(0)])
     values = values[values > 0]
-    return bool(len(values) and values.max() < 30 * values.min())
+    if not len(values):
+        return {}
+    low, high = float(values.min()), float(values.max())
+    steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9) if high < 5 * low else (1, 2, 5) if high < 500 * low else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    return {"tickvals": ticks, "ticktext": [f"{tick:,.6g}" for tick in ticks]}
 
 
 def shares_of(values_ms: Any) -> tuple[list[float], list[float]]:

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from apps.ui.figures.style import BLUE, GREEN, GREY, OCHRE, ORANGE, PINK, styled
 
 GIB = 2**30
+_STRIPES = "rgba(255,255,255,.6)"
 _COLOURS = {
     "weights": BLUE, "activation": OCHRE, "non_torch": GREY, "cuda_graphs": PINK, "kv_cache": GREEN,
 }  # fmt: skip
@@ -43,7 +44,7 @@ def memory_bar(
         first = next(iter(bars))
         figure.add_bar(
             y=[first], x=[missing / GIB], orientation="h", name="missing",
-            marker={"color": ORANGE, "pattern": {"shape": "x", "fgcolor": "rgba(255,255,255,.6)"}},
+            marker={"color": ORANGE, "pattern": {"shape": "x", "fillmode": "overlay", "fgcolor": _STRIPES}},
             hovertemplate="missing for one request: %{x:.2f} GiB<extra></extra>",
         )  # fmt: skip
     _line(figure, visible / GIB, f"the GPU's {visible / GIB:.1f} GiB", "dot", "right", 16)
@@ -67,7 +68,7 @@ def _add(figure: go.Figure, row: str, part: Part, shown: set[str]) -> None:
         return
     marker = {"color": _COLOURS.get(part.name, GREY), "line": {"width": 0.5, "color": "rgba(255,255,255,.7)"}}
     if not part.inside:
-        marker["pattern"] = {"shape": "/", "fgcolor": "rgba(255,255,255,.6)", "size": 6}
+        marker["pattern"] = {"shape": "/", "fillmode": "overlay", "fgcolor": _STRIPES, "size": 6}
     note = f"<br>{part.note}" if part.note else ""
     figure.add_bar(
         y=[row], x=[size], orientation="h", name=name, legendgroup=name, showlegend=name not in shown, marker=marker,

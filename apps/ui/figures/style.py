@@ -10,8 +10,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-BLUE, ORANGE, GREEN, PINK, OCHRE, GREY, SKY = (
-    "#2f7fc1", "#d9622b", "#16967a", "#b765a5", "#b98300", "#8a8f98", "#4aa8d8",
+BLUE, ORANGE, GREEN, PINK, OCHRE, GREY = (
+    "#2f7fc1", "#d9622b", "#16967a", "#b765a5", "#b98300", "#8a8f98",
 )  # fmt: skip
 #: A and B of a comparison, predicted and measured.
 SIDES = (BLUE, ORANGE)

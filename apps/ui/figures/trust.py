@@ -54,7 +54,9 @@ def hull(steps: pd.DataFrame | None, tokens: int, decode_reqs: int) -> go.Figure
                 continue
             figure.add_scattergl(
                 x=part["tokens"], y=part["decode_reqs"], mode="markers", name=name,
-                marker={"color": colour, "opacity": 0.6, "size": 3 + 2.2 * np.log10(part["size"])},
+                marker={
+                    "color": colour, "opacity": 0.6, "size": 3 + 2.2 * np.log10(part["size"]), "line": {"width": 0},
+                },
                 customdata=part["size"],
                 hovertemplate="%{x:,} tokens, %{y} decodes: %{customdata:,} steps<extra></extra>",
             )  # fmt: skip

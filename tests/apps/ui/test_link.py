@@ -21,9 +21,9 @@ questions = st.builds(
     requests_csv=texts,
     prompt_tokens=texts,
     load=st.sampled_from(["rate", "concurrency", "trace", "file"]),
-    rate=st.floats(allow_nan=False),
+    rate=st.floats(allow_nan=False).filter(lambda value: value > float("-inf")),
     concurrency=st.integers(-10, 10**9),
-    seed=st.integers(0, 2**62),
+    seed=st.integers(0, 2**53 - 1),
 )
 
 
@@ -65,3 +65,10 @@ def test_a_bomb_in_a_link_is_cut_off() -> None:
     question, problems = from_query({"z": bomb})
     assert question == Question()
     assert problems
+
+
+def test_numbers_that_no_page_can_show_are_not_taken_from_a_link() -> None:
+    query = {"seed": str(2**60), "rate": "nan", "burstiness": "inf", "replications": "100000", "price": "-inf"}
+    question, problems = from_query(query)
+    assert question == Question()
+    assert len(problems) == 5

@@ -9,7 +9,8 @@ import pytest
 
 from apps.cli import main
 from apps.ui import tasks
-from apps.ui.question import MAX_REQUESTS, Question, check, command, searched
+from apps.ui.command import command
+from apps.ui.question import MAX_REQUESTS, Question, check, searched
 from simulator.errors import InputError
 from simulator.scenario import Scenario
 from simulator.workload import RateWorkload
@@ -132,3 +133,28 @@ def test_the_rate_on_the_left_is_not_part_of_a_search_for_the_capacity() -> None
 def test_side_b_takes_over_what_it_does_not_change() -> None:
     b = Question(b_gpu="L40S", gpu="H100-80GB").b_side()
     assert (b.gpu, b.server, b.profile) == ("L40S", Question().server, Question().profile)
+
+
+@pytest.mark.parametrize("gpu", ["H200", "L4"])
+def test_the_memory_is_the_command_lines_to_the_last_byte(gpu: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from apps.ui.page_fits import plan_of
+
+    question = Question(gpu=gpu, server="vllm serve meta-llama/Llama-3.1-8B --max-model-len 131072")
+    code = main(["memory", question.server, "--gpu", gpu, "--format", "json"])
+    printed = json.loads(capsys.readouterr().out)
+    shown = plan_of(question.model_dump_json())
+    assert {name: printed[name] for name in shown.model_dump()} == shown.model_dump(mode="json")
+    assert code == (0 if shown.fits else 2)
+
+
+def test_the_capacity_is_the_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    question = Question(slo="ttft_p99=1us", prompt_tokens="64", output_tokens="8")
+    found = tasks.capacity(searched(question).to_json(None), question.slo, 0, tell=lambda _: None)
+    code = main([
+        "capacity", question.server, "--profile", question.profile, "--slo", question.slo, "--prompt-tokens", "64",
+        "--output-tokens", "8", "--no-marginal", "--draws", "0", "--workers", "1", "--format", "json",
+    ])  # fmt: skip
+    printed = json.loads(capsys.readouterr().out)
+    shown = json.loads(json.dumps(found.as_dict()))
+    assert code == 2
+    assert {name: printed[name] for name in shown} == shown

@@ -1,0 +1,152 @@
+"""``servecast capacity`` and ``servecast search``: exit codes, formats, files, one-line errors."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from apps import cli
+from tests.apps.planning.queue_world import SERVE, queue  # noqa: F401
+
+QUEUE = f"{SERVE} --max-num-seqs 1"
+SHORT = ["--prompt-tokens", "16", "--output-tokens", "1", "--workers", "1"]
+FAST = [*SHORT, "--num-prompts", "400", "--no-marginal", "--draws", "0", "--replications", "2"]
+
+
+def run(capsys, *words):
+    code = cli.main([str(word) for word in words])
+    found = capsys.readouterr()
+    return code, found.out, found.err
+
+
+def test_a_capacity_is_told_with_its_limit_its_cost_and_what_to_run_next(queue, capsys):  # noqa: F811
+    code, out, err = run(
+        capsys, "capacity", QUEUE, "--profile", queue, "--slo", "e2el_p99=750ms", "--closed-loop", *FAST,
+        "--price", "3.6", "--target-users", "20", "--gpus", "3", "--growth", "100%/month", "--horizon", "1",
+    )  # fmt: skip
+    assert code == 0, err
+    assert out.startswith("Capacity: 7 clients within e2el_p99=750ms\n")
+    assert "Breaks:   e2el_p99, at 8 clients" in out
+    assert "max_num_seqs: the running list is full" in out
+    assert "3 GPUs carry 21 clients: enough for 20" in out
+    assert "vllm serve meta-llama/Llama-3.1-8B" in out
+    assert "vllm bench serve" in out
+    assert err == "" or "warning" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--slo", "ttft_p50=50ms"],
+        ["--slo", "ttft_p99=1s", "--target-rate", "1000", "--gpus", "2"],
+    ],
+)
+def test_no_is_exit_code_2(words, queue, capsys):  # noqa: F811
+    code, out, _ = run(capsys, "capacity", QUEUE, "--profile", queue, *words, *FAST)
+    assert code == 2
+    assert "No load meets" in out or "NOT enough" in out
+
+
+def test_json_carries_everything_and_csv_is_the_curve(queue, tmp_path, capsys):  # noqa: F811
+    command = ["capacity", QUEUE, "--profile", queue, "--slo", "ttft_mean=200ms", *FAST, "--target-rate", "30"]
+    assert run(capsys, *command, "-o", tmp_path / "c.json")[0] == 0
+    data = json.loads((tmp_path / "c.json").read_text())
+    assert {"load", "interval", "binding_limit", "points", "fleet", "next_commands", "slo", "scenario"} <= set(data)
+    assert data["fleet"][0]["gpus"] == -(-30 // data["load"])
+    rows = list(csv.DictReader(io.StringIO(run(capsys, *command, "--format", "csv")[1])))
+    assert [float(row["load"]) for row in rows] == [point["load"] for point in data["points"]]
+    assert {"holds", "target_ttft_mean_ms", "p99_ttft_ms", "kv_usage_max"} <= set(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--slo", "ttft_p99=5"], "positive time with its unit"),
+        (["--slo", "ttft_p99=1s", "--users"], "need a --think-time"),
+        (["--slo", "ttft_p99=1s", "--think-time", "2s", "--closed-loop"], "do not think"),
+        (["--slo", "ttft_p99=1s", "--target-users", "4"], "give --target-rate"),
+        (["--slo", "ttft_p99=1s", "--gpus", "4"], "need a target"),
+        (["--slo", "ttft_p99=1s", "--target-rate", "-4"], "must be positive"),
+        (["--slo", "ttft_p99=1s", "--target-rate", "4", "--growth", "much"], "growth 'much'"),
+        (["--slo", "ttft_p99=1s", "--target-rate", "4", "--horizon", "3"], "needs --growth"),
+        (["--slo", "ttft_p99=1s", "--price", "0"], "price of a GPU hour"),
+        (["--slo", "ttft_p99=1s", "--draws", "2"], "at least 5 draws"),
+        (["--slo", "ttft_p99=1s", "--tolerance", "9"], "--tolerance"),
+        (["--slo", "ttft_p99=1s", "--trace", "mooncake-synthetic", "--think-time", "9"], "leave --requests"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_one_line_before_any_work(words, message, capsys):
+    code, out, err = run(capsys, "capacity", "vllm serve meta-llama/Llama-3.1-8B", "--gpu", "H200", *words)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+SEARCH = ["search", "vllm serve meta-llama/Llama-3.1-8B --max-model-len 4096", "--profile", "h200-llama-3.1-8b",
+          "--num-prompts", "40", "--prompt-tokens", "64", "--output-tokens", "4", "--workers", "1"]  # fmt: skip
+OVER = ["--over", "max_num_seqs=2,8,64", "--over", "gpu_memory_utilization=0.1,0.9"]
+
+
+def test_a_search_keeps_every_row_and_goes_on_where_it_was_stopped(tmp_path, capsys):
+    file = tmp_path / "rows.jsonl"
+    command = [*SEARCH, *OVER, "--rate", "20", "--slo", "ttft_p99=1s", "-o", file]
+    code, out, err = run(capsys, *command)
+    assert code == 0, err
+    assert out.startswith("6 of 6 configurations: 3 does not fit, 3 ok")
+    whole = file.read_text()
+    lines = whole.splitlines(keepends=True)
+    file.write_text("".join(lines[:4]) + lines[4][:20])
+    code, again, err = run(capsys, *command)
+    assert (code, again) == (0, out)
+    assert "going on with 3 configurations" in err
+    assert sorted(file.read_text().splitlines()) == sorted(whole.splitlines())
+
+
+def test_rows_of_another_search_are_refused_unless_overwritten(tmp_path, capsys):
+    file = tmp_path / "rows.jsonl"
+    assert run(capsys, *SEARCH, *OVER, "--rate", "20", "-o", file)[0] == 0
+    code, _, err = run(capsys, *SEARCH, *OVER, "--rate", "30", "-o", file)
+    assert code == 1
+    assert "holds another search" in err
+    assert run(capsys, *SEARCH, *OVER, "--rate", "30", "-o", file, "--overwrite")[0] == 0
+    (tmp_path / "x.jsonl").write_bytes(b"\xff\n")
+    assert "holds no rows" in run(capsys, *SEARCH, *OVER, "--rate", "30", "-o", tmp_path / "x.jsonl")[2]
+
+
+def test_a_search_in_which_nothing_holds_is_exit_code_2(capsys):
+    code, out, _ = run(capsys, *SEARCH, "--over", "max_num_seqs=2,8", "--rate", "20", "--slo", "ttft_p99=1ms")
+    assert code == 2
+    assert "Nothing holds ttft_p99=1ms" in out
+
+
+def test_gpus_are_compared_by_cost_if_all_have_a_price(capsys):
+    code, out, err = run(capsys, *SEARCH, "--over", "gpu=H200,L40S", "--rate", "4", "--format", "json")
+    assert code == 0
+    data = json.loads(out)
+    assert data["objective"] == "cost"
+    assert [row["config"]["gpu"] for row in data["rows"]] == ["H200", "L40S"]
+    assert "not calibrated" in err
+    assert (
+        json.loads(run(capsys, *SEARCH, "--over", "gpu=H200,L4", "--rate", "4", "--format", "json")[1])["objective"]
+        == "throughput"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--over", "max_num_seqs=2"], "give a load"),
+        (["--rate", "3", "--latency", "p99"], "is not known"),
+        (["--rate", "3", "--latency", "slo"], "is not known"),
+        (["--rate", "3", "--objective", "fun"], "throughput or cost"),
+        (["--rate", "3", "--over", "gpu=L4,H200", "--objective", "cost"], "--price L4=DOLLARS"),
+        (["--rate", "3", "--price", "cheap"], "write 2.50"),
+        (["--rate", "3", "-o", "rows.csv"], ".jsonl"),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_one_line(words, message, capsys):
+    code, out, err = run(capsys, *SEARCH, *words)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
