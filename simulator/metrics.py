@@ -57,7 +57,7 @@ class Sample:
     """Values with how often each occurs; stands for the expanded list."""
 
     values: Floats
-    counts: Ints
+    counts: NDArray[np.integer[Any]]
 
     @classmethod
     def of(cls, values: ArrayLike) -> Sample:
@@ -81,18 +81,19 @@ class Sample:
         """Return the population standard deviation; nan if empty."""
         if not len(self):
             return math.nan
-        return math.sqrt(float(np.dot((self.values - self.mean()) ** 2, self.counts)) / len(self))
+        apart = self.values - self.mean()
+        return math.sqrt(float(np.dot(np.square(apart, out=apart), self.counts)) / len(self))
 
     def percentiles(self, percents: tuple[float, ...]) -> list[float]:
         """Return what ``numpy.percentile(expanded, percents)`` (linear) returns, to the last bit; nan if empty."""
         if not len(self):
             return [math.nan] * len(percents)
         order = np.argsort(self.values)
-        values, last = self.values[order], np.cumsum(self.counts[order])
+        last = np.cumsum(self.counts[order], dtype=np.int64)
         at = (len(self) - 1) * np.true_divide(percents, 100)
         below = np.floor(at)
-        low = values[np.searchsorted(last, below, side="right")]
-        high = values[np.searchsorted(last, np.minimum(below + 1, len(self) - 1), side="right")]
+        low = self.values[order[np.searchsorted(last, below, side="right")]]
+        high = self.values[order[np.searchsorted(last, np.minimum(below + 1, len(self) - 1), side="right")]]
         share = at - below
         # The two forms are numpy's: each is exact at its own end.
         mixed = np.where(share >= 0.5, high - (high - low) * (1 - share), low + (high - low) * share)
@@ -154,7 +155,7 @@ def pooled(samples: Sequence[Sample]) -> Sample:
 
 
 def _itl_sample(records: Records, status: NDArray[np.uint8]) -> Sample:
-    request, first, steps = (np.asarray(c, dtype=np.int64) for c in _runs(records))
+    request, first, steps = (np.asarray(c) for c in _runs(records))
     kept = status[request] == Status.FINISHED
     request, first, steps = request[kept], first[kept], steps[kept]
     order = np.lexsort((first, request))
@@ -186,7 +187,9 @@ def _itl_sample(records: Records, status: NDArray[np.uint8]) -> Sample:
     if together:
         single_counts[-1] = together
     kept = counts > 0
-    return Sample(np.concatenate((np.diff(deliver)[kept], singles)), np.concatenate((counts[kept], single_counts)))
+    counts = np.concatenate((counts[kept], single_counts))
+    gaps = np.diff(deliver)[kept]
+    return Sample(np.concatenate((gaps, singles)), counts)
 
 
 def _runs(records: Records) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
