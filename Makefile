@@ -9,7 +9,7 @@ ENGINE_PYTHON ?=
 ENGINE := .venv-engine
 ENGINE_STAMP := $(ENGINE)/.installed
 
-.PHONY: setup demo test test-browser screenshots test-engine lint bench accuracy clean
+.PHONY: setup demo test test-browser screenshots test-engine lint bench validation accuracy clean
 
 setup: $(STAMP)
 
@@ -55,8 +55,17 @@ lint: setup
 bench: setup
 	@$(BIN)/python -m tests.bench
 
+# Exit code 2 is a miss: a report like any other.
+validation: setup
+	@grep -v '^#' validation/reports.txt | while IFS=: read -r name arguments; do \
+		echo "$$name" >&2; \
+		$(BIN)/servecast validate $$arguments --replications 20 --workers 2 --report validation/$$name \
+			> /dev/null || test $$? -eq 2 || exit 1; \
+	done
+
 accuracy: setup
-	@$(BIN)/servecast accuracy --update README.md
+	@$(BIN)/servecast accuracy --reports validation --update README.md > /dev/null
+	@$(BIN)/servecast accuracy --reports validation --update docs/accuracy.md > /dev/null
 
 clean:
 	rm -rf $(VENV) $(ENGINE) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,10 @@ def accuracy_command(
     profile: Annotated[str, typer.Option("--profile", help="Name of a shipped profile, or a file.")] = PROFILE,
     format: FormatOption = None,
     output: OutputOption = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option("--reports", help="Folder of reports of `servecast validate`: their errors in a table."),
+    ] = None,
     replications: Annotated[
         int, typer.Option("--replications", help="Also count the metrics inside 90 % intervals of so many simulations.")
     ] = 0,
@@ -34,13 +39,17 @@ def accuracy_command(
         Path | None, typer.Option("--update", help="Write the table between the accuracy marks of this Markdown file.")
     ] = None,
 ) -> None:
-    """Predict measured runs again and print the signed errors.
+    """Predict measured runs again and print the signed errors; or gather those of validation reports.
 
-    Example:
+    Examples:
 
     \b
       servecast accuracy h200-llama-3.1-8b-chat12 --format json
+      servecast accuracy --reports validation
     """
+    if reports is not None:
+        _of_reports(reports, runs, format, output, update)
+        return
     from calibration.accuracy import COMPARED, compare
     from simulator.measured import load_measured, names
 
@@ -64,6 +73,20 @@ def accuracy_command(
     emit(format, table=[_table(done), *about], data={"profile": profile, "metrics": rows}, rows=rows, output=output)
     if update is not None:
         _update(update, _markdown(done, about))
+
+
+def _of_reports(folder: Path, runs: list[str] | None, format: Any, output: Path | None, update: Path | None) -> None:
+    from apps import accuracy_reports
+    from simulator.errors import InputError
+
+    if runs:
+        raise InputError(f"--reports {folder}: gathers all reports of that folder; leave {', '.join(runs)} out")
+    found = accuracy_reports.read_reports(folder)
+    shown, lines = accuracy_reports.table(found), accuracy_reports.summary(found)
+    rows = accuracy_reports.rows(found)
+    emit(format, table=[shown, *lines], data={"summary": lines, "metrics": rows}, rows=rows, output=output)
+    if update is not None:
+        _update(update, "\n".join([_markdown_table(shown.columns, shown.rows), "", *lines]))
 
 
 def _coverage(done: list[Comparison], profile: str, replications: int) -> list[str]:
@@ -96,10 +119,12 @@ def _table(done: list[Comparison]) -> Table:
 
 
 def _markdown(done: list[Comparison], about: list[str]) -> str:
-    columns, cells = _cells(done)
-    lines = ["| " + " | ".join(columns) + " |", "|---|" + "--:|" * (len(columns) - 1)]
-    lines += ["| " + " | ".join(row) + " |" for row in cells]
-    return "\n".join([*lines, "", *(f"* {line}" for line in about)])
+    return "\n".join([_markdown_table(*_cells(done)), "", *(f"* {line}" for line in about)])
+
+
+def _markdown_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
+    head = ["| " + " | ".join(columns) + " |", "|---|" + "--:|" * (len(columns) - 1)]
+    return "\n".join([*head, *("| " + " | ".join(row) + " |" for row in cells)])
 
 
 def _update(path: Path, text: str) -> None:
