@@ -110,8 +110,8 @@ class Result:
             "provenance": self.provenance.model_dump(),
             "warnings": list(dict.fromkeys(self.warnings)),
         }
-        found: dict[str, Any] = plain(numbers)
-        return found
+        plain: dict[str, Any] = _plain(numbers)
+        return plain
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the summary as JSON text."""
@@ -174,14 +174,14 @@ class Result:
         return pd.DataFrame(timeline(self.records, interval_s))
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return *value* as JSON can hold it: None for NaN and infinities, Python numbers for numpy's."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return _plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
