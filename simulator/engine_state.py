@@ -49,8 +49,10 @@ def _changes(records: Records, column: ArrayLike) -> StepFunction:
     plan = np.asarray(records.step_plan_s, dtype=np.float64)
     emit = np.asarray(records.step_emit_s, dtype=np.float64)
     values = np.asarray(column, dtype=np.float64)
-    next_plan = np.append(plan[1:], np.inf)[: len(emit)]
-    empty = np.flatnonzero(_empty_after(records, plan)[: len(emit)] & (next_plan > emit))
+    idle = _empty_after(records, plan)[: len(emit)]
+    later = min(len(plan) - 1, len(emit)) if len(plan) else 0  # steps that another one follows
+    idle[:later] &= plan[1 : later + 1] > emit[:later]
+    empty = np.flatnonzero(idle)
     if not len(empty):
         return StepFunction(plan, values)
     places = np.searchsorted(plan, emit[empty], side="right")
@@ -66,10 +68,10 @@ def _empty_after(records: Records, plan: Floats) -> NDArray[np.bool_]:
     ends = np.asarray(records.run_first_step, dtype=np.int64) + np.asarray(records.run_steps, dtype=np.int64) - 1
     np.maximum.at(last_step, runs, ends)
     finished = np.isin(np.asarray(records.status, dtype=np.uint8), (Status.FINISHED, Status.IGNORED))
-    change = np.zeros(len(plan) + 1, dtype=np.int64)
+    change = np.zeros(len(plan) + 1, dtype=np.int32)
     np.add.at(change, np.maximum(first_step, 0), 1)
     np.add.at(change, last_step[finished & (last_step >= 0)], -1)
-    return np.asarray(np.cumsum(change)[: len(plan)] == 0)
+    return np.asarray(np.cumsum(change, out=change)[: len(plan)] == 0)
 
 
 def running(records: Records) -> StepFunction:
@@ -104,7 +106,8 @@ def total(functions: Sequence[StepFunction]) -> StepFunction:
 
 
 def _used_share(records: Records, free_blocks: Sequence[int], total: int) -> StepFunction:
-    return _changes(records, 1.0 - np.asarray(free_blocks, dtype=np.float64) / total)
+    share = np.asarray(free_blocks, dtype=np.float64) / total
+    return _changes(records, np.subtract(1.0, share, out=share))
 
 
 def swapped(records: Records, swap: SwapRecords) -> StepFunction:

@@ -42,7 +42,8 @@ def serve(
 ) -> Served:
     """Run *load* through a server; *scheduler* asks for one of the Python paths."""
     if scheduler is None and host is None and not is_v0(engine) and keeping.is_ready(len(load.table)):
-        from simulator.compiled.server import covers, simulate_load
+        from simulator.compiled.covered import covers
+        from simulator.compiled.server import simulate_load
 
         if covers(engine, cost, load, num_gpu_blocks):
             records, compiled = simulate_load(engine, num_gpu_blocks, cost, load, seed=seed)

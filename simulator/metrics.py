@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,12 +39,25 @@ PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("ttft", "tpot", "itl", "e2el")
 
 
+class Distribution(Protocol):
+    """What the aggregates need to know about the values of one latency, in seconds."""
+
+    def mean(self) -> float:
+        """Return the mean; nan if empty."""
+
+    def std(self) -> float:
+        """Return the population standard deviation; nan if empty."""
+
+    def percentiles(self, percents: tuple[float, ...]) -> list[float]:
+        """Return the percentiles; nan if empty."""
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Values with how often each occurs; stands for the expanded list."""
 
     values: Floats
-    counts: Ints
+    counts: NDArray[np.integer[Any]]
 
     @classmethod
     def of(cls, values: ArrayLike) -> Sample:
@@ -68,18 +81,19 @@ class Sample:
         """Return the population standard deviation; nan if empty."""
         if not len(self):
             return math.nan
-        return math.sqrt(float(np.dot((self.values - self.mean()) ** 2, self.counts)) / len(self))
+        apart = self.values - self.mean()
+        return math.sqrt(float(np.dot(np.square(apart, out=apart), self.counts)) / len(self))
 
     def percentiles(self, percents: tuple[float, ...]) -> list[float]:
         """Return what ``numpy.percentile(expanded, percents)`` (linear) returns, to the last bit; nan if empty."""
         if not len(self):
             return [math.nan] * len(percents)
         order = np.argsort(self.values)
-        values, last = self.values[order], np.cumsum(self.counts[order])
+        last = np.cumsum(self.counts[order], dtype=np.int64)
         at = (len(self) - 1) * np.true_divide(percents, 100)
         below = np.floor(at)
-        low = values[np.searchsorted(last, below, side="right")]
-        high = values[np.searchsorted(last, np.minimum(below + 1, len(self) - 1), side="right")]
+        low = self.values[order[np.searchsorted(last, below, side="right")]]
+        high = self.values[order[np.searchsorted(last, np.minimum(below + 1, len(self) - 1), side="right")]]
         share = at - below
         # The two forms are numpy's: each is exact at its own end.
         mixed = np.where(share >= 0.5, high - (high - low) * (1 - share), low + (high - low) * share)
@@ -141,7 +155,7 @@ def pooled(samples: Sequence[Sample]) -> Sample:
 
 
 def _itl_sample(records: Records, status: NDArray[np.uint8]) -> Sample:
-    request, first, steps = (np.asarray(c, dtype=np.int64) for c in _runs(records))
+    request, first, steps = (np.asarray(c) for c in _runs(records))
     kept = status[request] == Status.FINISHED
     request, first, steps = request[kept], first[kept], steps[kept]
     order = np.lexsort((first, request))
@@ -157,10 +171,10 @@ def _itl_sample(records: Records, status: NDArray[np.uint8]) -> Sample:
 
     # Gaps between two later tokens: step j to j + 1 for j from ahead to end - 2.
     inner = end - 1 > ahead
-    change = np.zeros(len(deliver) + 1, dtype=np.int64)
-    np.add.at(change, ahead[inner], 1)
-    np.add.at(change, end[inner] - 1, -1)
-    counts = np.cumsum(change)[: max(0, len(deliver) - 1)]
+    counts = np.zeros(len(deliver) + 1, dtype=np.int32)
+    np.add.at(counts, ahead[inner], 1)
+    np.add.at(counts, end[inner] - 1, -1)
+    counts = np.cumsum(counts, out=counts)[: max(0, len(deliver) - 1)]
 
     leave = (first < ahead) & (ahead < end)  # from the first token's time to the next one
     from_first = deliver[ahead[leave]] - begin[leave]
@@ -168,10 +182,14 @@ def _itl_sample(records: Records, status: NDArray[np.uint8]) -> Sample:
     resumed = ~opens[1:] & (ahead == first)[1:]
     pauses = (deliver[first[1:]] - latest[:-1])[resumed]
 
-    singles = np.concatenate((from_first, pauses, [0.0]))
-    single_counts = np.concatenate((np.ones(len(singles) - 1, dtype=np.int64), [together]))
-    values, weights = np.concatenate((np.diff(deliver), singles)), np.concatenate((counts, single_counts))
-    return Sample(values[weights > 0], weights[weights > 0])
+    singles = np.concatenate((from_first, pauses, [0.0] if together else []))
+    single_counts = np.ones(len(singles), dtype=np.int32)
+    if together:
+        single_counts[-1] = together
+    kept = counts > 0
+    counts = np.concatenate((counts[kept], single_counts))
+    gaps = np.diff(deliver)[kept]
+    return Sample(np.concatenate((gaps, singles)), counts)
 
 
 def _runs(records: Records) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
@@ -180,8 +198,16 @@ def _runs(records: Records) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
 
 def aggregate(seen: Latencies) -> dict[str, Any]:
     """Return the aggregates of the module text under the keys of the result: seconds only in the duration, else ms."""
-    completed, duration = len(seen.ttft_s), seen.duration_s
-    prompt, output = int(seen.prompt_tokens.sum()), int(seen.output_tokens.sum())
+    samples: dict[str, Distribution] = {"itl": seen.itl_s}
+    samples |= {name: Sample.of(getattr(seen, f"{name}_s")) for name in LATENCIES if name != "itl"}
+    tokens = int(seen.prompt_tokens.sum()), int(seen.output_tokens.sum())
+    return aggregate_of(len(seen.ttft_s), *tokens, seen.duration_s, samples)
+
+
+def aggregate_of(
+    completed: int, prompt: int, output: int, duration: float, samples: Mapping[str, Distribution]
+) -> dict[str, Any]:
+    """Return the aggregates of *completed* requests with so many tokens; *samples* has one entry for each latency."""
 
     def per_second(count: float) -> float:
         return count / duration if duration > 0 else math.nan
@@ -196,12 +222,11 @@ def aggregate(seen: Latencies) -> dict[str, Any]:
         "total_token_throughput": per_second(prompt + output),
     }
     for name in LATENCIES:
-        values = getattr(seen, f"{name}_s")
-        numbers |= _described(name, values if isinstance(values, Sample) else Sample.of(values))
+        numbers |= _described(name, samples[name])
     return numbers
 
 
-def _described(name: str, sample: Sample) -> dict[str, float]:
+def _described(name: str, sample: Distribution) -> dict[str, float]:
     percentiles = dict(zip(PERCENTILES, sample.percentiles(PERCENTILES), strict=True))
     numbers = {"mean": sample.mean(), "median": percentiles[50], "std": sample.std()}
     numbers |= {f"p{percent}": value for percent, value in percentiles.items()}
@@ -226,8 +251,8 @@ def engine_totals(records: Records) -> dict[str, Any]:
     level = usage(records)
     queries = records.prefix_queries_tokens
     totals: dict[str, Any] = {
-        "preemptions": int(sum(records.step_preempted)),
-        "recomputed_tokens": int(sum(records.recomputed_tokens)),
+        "preemptions": int(np.sum(records.step_preempted, dtype=np.int64)),
+        "recomputed_tokens": int(np.sum(records.recomputed_tokens, dtype=np.int64)),
         "prefix_cache_hit_rate": records.prefix_hits_tokens / queries if queries else 0.0,
         "kv_cache_usage_max": level.maximum(),
         "kv_cache_usage_mean": level.mean(records.start_s, records.end_s),

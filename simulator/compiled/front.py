@@ -225,6 +225,7 @@ def leave(s: State, slot: int, status: int, last_token_s: float) -> None:
     fact = s.ended[w.ended]
     w.ended += 1
     fact.row, fact.status = request.row, status
+    fact.prompt_tokens = request.num_prompt
     fact.output_tokens = request.num_tokens - request.num_prompt
     fact.preemptions = request.num_preemptions
     fact.cached_tokens, fact.recomputed_tokens = request.cached_tokens, request.recomputed_tokens

@@ -65,7 +65,7 @@ ROW = _fields("num_prompt num_output priority segment_start segment_stop", "arri
 PLANNED = _fields("tokens decode_reqs preempted running waiting free_blocks mode padded_tokens", "plan_s gpu_s")
 EMITTED = _fields("continued", "emit_s deliver_s")
 ENDED = _fields(
-    "row status output_tokens preemptions cached_tokens recomputed_tokens",
+    "row status prompt_tokens output_tokens preemptions cached_tokens recomputed_tokens",
     "sent_s engine_arrival_s first_scheduled_s first_token_s last_token_s",
 )
 RUN = _fields("request first_step steps")
@@ -96,7 +96,7 @@ WORLD = _fields(
     # buffers
     "planned emitted ended runs pauses most_tokens most_decodes longest_context finished",
     "now_s alarm_s client_s engine_s virtual_s jobs_at_s input_free_s cpu_free_s gpu_end_s tail_s delivered_s "
-    "prefill_attention end_s",
+    "prefill_attention end_s used_share used_since_s used_integral_s used_most",
 )
 
 

@@ -125,6 +125,16 @@ def _launch(s: State, number: int) -> None:
     fact.tokens, fact.decode_reqs, fact.preempted = tokens, w.num_decodes, w.preempted
     fact.running, fact.waiting, fact.free_blocks = w.num_running, w.num_waiting, w.num_free
     w.preempted = 0
+    _note_usage(s, 1.0 - w.num_free / (s.settings.num_blocks - 1))
+
+
+@compiled
+def _note_usage(s: State, share: float) -> None:
+    """Keep the integral and the maximum of the used share of the blocks over time."""
+    w = s.world
+    w.used_integral_s += w.used_share * (w.now_s - w.used_since_s)
+    w.used_share, w.used_since_s = share, w.now_s
+    w.used_most = max(w.used_most, share)
 
 
 @compiled
@@ -168,6 +178,8 @@ def _take_results(s: State) -> None:
     for index in range(ended):
         scheduling.finish(s, s.granted[index])
     front.deliver(s, number, yielded, ended)
+    if w.num_running == 0 and w.num_plans == 0:
+        _note_usage(s, 0.0)  # nobody holds a block, although no plan says so
 
 
 @compiled

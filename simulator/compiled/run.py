@@ -135,16 +135,37 @@ class CompiledServer:
         )
 
     def load(self, table: RequestTable, *, is_last: bool) -> None:
-        """Append the rows of *table* to what is to be sent."""
+        """Append the rows of *table* to what is to be sent; the rows before must have been sent."""
+        s = self.state
+        w = s.world
+        kept = self._compact_segments()
         rows = records_of(layout.ROW, len(table))
         rows["num_prompt"], rows["num_output"] = table.prompt_tokens, table.output_tokens
         rows["priority"], rows["arrival_s"] = table.priority, table.arrival_s
-        rows["segment_start"], rows["segment_stop"] = table.segment_start[:-1], table.segment_start[1:]
-        w = self.state.world
+        rows["segment_start"], rows["segment_stop"] = table.segment_start[:-1] + kept, table.segment_start[1:] + kept
         w.rows_offset = w.next_row
         w.rows_loaded = w.next_row + len(table)
         w.all_loaded = is_last
-        self.state = self.state._replace(rows=rows, segment_id=table.segment_id, segment_tokens=table.segment_end)
+        self.state = s._replace(
+            rows=rows,
+            segment_id=np.concatenate((s.segment_id[:kept], table.segment_id)),
+            segment_tokens=np.concatenate((s.segment_tokens[:kept], table.segment_end)),
+        )
+
+    def _compact_segments(self) -> int:
+        """Keep the prefixes of requests in flight only; return how many segments those are."""
+        s, kept = self.state, 0
+        ids, tokens = s.segment_id.copy(), s.segment_tokens.copy()
+        for slot in np.flatnonzero(s.requests["segment_stop"] > s.requests["segment_start"]).tolist():
+            request = s.requests[slot]
+            if request.row < 0:
+                continue
+            old = slice(request.segment_start, request.segment_stop)
+            count = old.stop - old.start
+            s.segment_id[kept : kept + count], s.segment_tokens[kept : kept + count] = ids[old], tokens[old]
+            request.segment_start, request.segment_stop = kept, kept + count
+            kept += count
+        return kept
 
     def run(self, take: Callable[[Facts], None]) -> None:
         """Simulate to the end of what is loaded; *take* gets the facts in pieces, which it must copy."""
@@ -170,6 +191,7 @@ class CompiledServer:
         facts = records_of(layout.ENDED, len(left))
         for name, source in (
             ("row", "row"),
+            ("prompt_tokens", "num_prompt"),
             ("cached_tokens", "cached_tokens"),
             ("recomputed_tokens", "recomputed_tokens"),
             ("sent_s", "sent_s"),

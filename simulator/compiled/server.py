@@ -19,26 +19,7 @@ from simulator.step_cost import StepCost
 PLANNED = ("plan_s", "running", "waiting", "free_blocks", "tokens", "decode_reqs", "preempted", "mode",
            "padded_tokens", "gpu_s")  # fmt: skip
 EMITTED = ("emit_s", "deliver_s")
-#: Numbers that 32 bits, memory and block keys can hold; beyond them the other paths answer.
-_MOST_BLOCKS, _MOST_TOKENS, _MOST_LANES, _MOST_KEYS = 1 << 30, 1 << 20, 1 << 28, 1 << 31
-
 RUNS = ("request", "first_step", "steps")
-
-
-def covers(engine: EngineConfig, cost: StepCost, load: Load, num_gpu_blocks: int) -> bool:
-    """Return whether a V1 engine without offload under *load* is a case for the compiled loop: arrays can hold it."""
-    table = load.table
-    running = min(engine.max_num_seqs, len(table))
-    width = min(int((table.prompt_tokens + table.output_tokens).max()), engine.max_model_len) // engine.block_size + 2
-    return (
-        type(cost) is StepCost
-        and load.is_plain
-        and num_gpu_blocks < _MOST_BLOCKS
-        and engine.max_num_batched_tokens < _MOST_TOKENS
-        and running * width < _MOST_LANES
-        and len(table) < _MOST_KEYS
-        and (len(table.segment_id) == 0 or 0 <= table.segment_id.min() <= table.segment_id.max() < _MOST_KEYS)
-    )
 
 
 def simulate_load(

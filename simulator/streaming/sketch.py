@@ -90,13 +90,13 @@ class Sketch:
 
 def neighbours(total: int, percent: float) -> tuple[int, int]:
     """Return the ranks of the two values between which a percentile lies."""
-    below = math.floor((total - 1) * percent / 100)
+    below = math.floor((total - 1) * (percent / 100))
     return below, min(below + 1, total - 1)
 
 
 def between(total: int, percent: float, ranked: Callable[[int], float]) -> float:
     """Return the percentile between its two neighbours, which *ranked* finds by rank (numpy's linear method)."""
     low, high = map(ranked, neighbours(total, percent))
-    at = (total - 1) * percent / 100
+    at = (total - 1) * (percent / 100)
     share = at - math.floor(at)
     return float(high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share)

@@ -10,8 +10,8 @@ import pytest
 
 from simulator.cohort import CohortScheduler
 from simulator.compiled import keeping
+from simulator.compiled.covered import covers
 from simulator.compiled.jit import digest_of_sources, is_available
-from simulator.compiled.server import covers
 from simulator.scheduler import V1Scheduler
 from simulator.server import Load
 from simulator.simulate import simulate
