@@ -43,6 +43,10 @@ HostFrom = Annotated[
     str | None,
     typer.Option("--host-from", help="Recorded run of that server, made before: the host's speed is taken from it."),
 ]
+HostProbe = Annotated[
+    bool,
+    typer.Option("--host-probe", help="Measure the host's speed for some seconds before the run, and predict with it."),
+]
 Measured = Annotated[
     list[str] | None, typer.Option("--measured", help="Judge a measured run: a shipped name, or a file.")
 ]
@@ -88,6 +92,7 @@ def validate_command(
     recorded: Recorded = None,
     workload: Names = None,
     host_from: HostFrom = None,
+    host_probe: HostProbe = False,
     measured: Measured = None,
     model: Model = None,
     bar: Bar = None,
@@ -130,6 +135,10 @@ def validate_command(
     given = any(value is not None for value in source.values())
     if host_from is not None and recorded is None:
         raise InputError(f"--host-from {host_from}: goes with --recorded, the folder that holds it")
+    if host_probe and not given:
+        raise InputError(
+            "--host-probe: goes with a workload to measure now; for recorded runs there is --host-from RUN"
+        )
     if (recorded is not None) + bool(measured) + given != 1:
         raise InputError("give one of: a workload (--rate R ...) to measure now, --recorded FOLDER, --measured RUN")
     if recorded is not None:
@@ -141,7 +150,7 @@ def validate_command(
     else:
         server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
         sender = _client(client, tokenizer, seed)
-        done = _on_a_server(command, server, source, how, repeats, out, url, sender)
+        done = _on_a_server(command, server, source, how, repeats, out, url, sender, host_probe)
     _show(done, report, format, output)
 
 
@@ -187,6 +196,7 @@ def _on_a_server(
     out: Path | None,
     url: str | None,
     client: SendsRequests,
+    probe: bool,
 ) -> Validation:
     """Predict, then measure on a server that is started here or runs at *url*."""
     import shutil
@@ -203,7 +213,9 @@ def _on_a_server(
     scenario = Scenario.from_command(command, workload=options.workload(**source), seed=how.seed, **server)
     if url is None:
         words_of(command)
-    runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, client=client, progress=say)
+    elif probe:
+        raise InputError(f"--host-probe: the steps of {url} are not recorded, so its host stays unknown; leave it out")
+    runner = LiveServer(scenario.model.vocab_size, url=url, seed=how.seed, client=client, probe=probe, progress=say)
     folder = made(out) if out is not None else Path(tempfile.mkdtemp(prefix="servecast-"))
     try:
         found = of_server(scenario, command, runner, folder, how, repeats=repeats, progress=say)

@@ -13,6 +13,7 @@ use them too.  Launch-bound servers (`--enforce-eager`) have no FULL graphs: the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import numpy as np
 from calibration.fit import Folder, logged_date, logged_version
 from calibration.fit_cpu import MODES, Launches
 from calibration.fit_gpu import Recording, kinds, relative_errors, step_ends
+from calibration.recorded_run import take
 from calibration.recording import Floats, Sent, Steps
 from calibration.stretches import Stretches
 from simulator.errors import InputError
@@ -40,11 +42,19 @@ def refresh_host(
 ) -> Profile:
     """Return *profile* with the host section measured from *workload* in *steps_dir*; everything else stays."""
     folder = Folder.read(steps_dir, workload, model, gpu, logged_version(steps_dir, profile.provenance.vllm_version))
-    host = measure_host(profile, folder.recording, folder.sent)
+    recording = folder.recording if folder.sent is None else during(folder.recording, folder.sent)
+    host = measure_host(profile, recording, folder.sent)
     if host is None:
         raise InputError(f"{steps_dir}: {workload}: too few steps to tell this host's speed; record 5 s of load")
     measured = logged_date(steps_dir) or datetime.now(UTC).strftime("%Y-%m-%d")
     return profile.model_copy(update={"host": host.model_copy(update={"measured": measured})})
+
+
+def during(recording: Recording, sent: Sent) -> Recording:
+    """Return the part of *recording* from the first send to the last token: what came later must not tell."""
+    begins = recording.steps.plan_start_s
+    inside = np.flatnonzero((begins >= sent.sent_s.min()) & (begins <= sent.last_token_s.max()))
+    return replace(recording, steps=take(recording.steps, inside)) if len(inside) else recording
 
 
 def measure_host(profile: Profile, recording: Recording, sent: Sent | None) -> Host | None:
@@ -74,6 +84,11 @@ def _gpu_scale(plain: Profile, recording: Recording, stretches: Stretches) -> fl
     if busy.sum() < LEAST_STRETCHES or recording.engine.enforce_eager:
         return None
     return float(np.median(1.0 / (1.0 + relative_errors(recording, stretches, plain)[busy])))
+
+
+def scales(host: Host) -> str:
+    """Return the scales in words."""
+    return f"GPU {host.gpu_scale:.3f}, CPU {host.cpu_scale:.2f}, launches {host.launch_scale:.2f}"
 
 
 def loop_scale(steps: Steps, profile: Profile) -> float | None:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from calibration import host_probe
 from calibration.bench_client import RESULT, bench_words, replay_with_bench, requests_document
 from calibration.campaign import DYING_S
 from calibration.client import Target, replay
@@ -106,13 +107,16 @@ class LiveServer:
         url: str | None = None,
         seed: int = 0,
         client: SendsRequests | None = None,
+        probe: bool = False,
         progress: Progress = lambda _: None,
     ) -> None:
         self._vocab_size, self._url, self._seed, self._progress = vocab_size, url, seed, progress
-        self._client = client or OwnClient(seed)
+        self._client, self._probe = client or OwnClient(seed), probe
 
     def __call__(self, command: str, traffic: Traffic, folder: Path, names: Sequence[str]) -> None:
         """Send *traffic* once for each of *names*; leave requests, steps and the log in *folder*.
+
+        With *probe* the host's speed is measured first (`calibration.host_probe`).
 
         Raises `InputError` if the folder holds such runs already, `ServerError` if the server dies; what was measured
         until then stays.
@@ -121,8 +125,14 @@ class LiveServer:
         try:
             with self._server(command, folder) as server:
                 key = api_key(shlex.split(command) if self._url is None else ())
-                target = Target(server.url, served(server.url, key).name, self._vocab_size, key)
+                model = served(server.url, key)
+                target = Target(server.url, model.name, self._vocab_size, key)
                 self._warm_up(server, target, traffic)
+                if self._probe:
+                    server.check()
+                    self._progress("measuring the host's speed")
+                    bursts = host_probe.send(target, model.max_model_len, self._seed)
+                    _write(folder / f"{host_probe.NAME}.requests.json.gz", bursts)
                 for number, name in enumerate(names, 1):
                     server.check()
                     self._progress(f"{name}: {len(traffic.table)} requests")
@@ -133,7 +143,7 @@ class LiveServer:
                         time.sleep(DYING_S)
                         server.check()
         finally:
-            _hand_out_steps(folder, names)
+            _hand_out_steps(folder, [*names, *([host_probe.NAME] if self._probe else [])])
 
     @contextlib.contextmanager
     def _server(self, command: str, folder: Path) -> Iterator[Server]:
@@ -189,7 +199,7 @@ def _failures(document: dict[str, Any]) -> str:
     return f"; {len(failed)} of {total} requests failed; the first: {failed[0]['error']}" if failed else ""
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
+def _write(path: Path, document: dict[str, Any] | list[dict[str, Any]]) -> None:
     with gzip.open(path, "wt", encoding="utf-8") as file:
         json.dump(document, file, separators=(",", ":"))
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from calibration import host_probe
 from calibration.fit import logged_version
-from calibration.host import refresh_host
+from calibration.host import refresh_host, scales
 from calibration.recorded_run import RecordedRun, clients_only, logged_arguments, read_run
 from calibration.validate import Prediction, RunsRequests, Validation, judge, predict
 from simulator import catalogue
@@ -99,7 +100,10 @@ def of_server(
     repeats: int = 1,
     progress: Progress = lambda _: None,
 ) -> Validation:
-    """Predict *scenario*, then let *server* run the same requests *repeats* times, and judge."""
+    """Predict *scenario*, then let *server* run the same requests *repeats* times, and judge.
+
+    If the server was probed before, the prediction is the one at the speed the probe shows.
+    """
     progress("predicting")
     prediction = how.predicted(scenario)
     mean, p99 = prediction.value("mean_ttft_ms"), prediction.value("p99_ttft_ms")
@@ -110,4 +114,18 @@ def of_server(
     folder.mkdir(parents=True, exist_ok=True)
     server(command, sent, folder, names)
     runs = [read_run(folder, name, scenario.model, scenario.gpu) for name in names]
+    if (folder / f"{host_probe.NAME}.requests.json.gz").is_file():
+        here = _probed(prediction.profile, folder, scenario, progress)
+        prediction = prediction if here is None else how.predicted(scenario, here)
     return judge(prediction, runs, how.bars)
+
+
+def _probed(profile: Profile, folder: Path, scenario: Scenario, progress: Progress) -> Profile | None:
+    """Return *profile* at the speed that the probe in *folder* shows; None, and a note, if it does not tell."""
+    try:
+        here = refresh_host(profile, folder, scenario.model, scenario.gpu, workload=host_probe.NAME)
+    except InputError as error:
+        progress(f"note: {error}; predicted as calibrated")
+        return None
+    progress(f"this host: {scales(here.host)}; predicting at that speed")
+    return here

@@ -157,8 +157,8 @@ def test_a_server_is_started_loaded_recorded_judged_and_stopped(tmp_path):
 
     told = []
     found = of_server(
-        question(requests=6, rate=20, output_tokens="4"), start, LiveServer(1000, progress=told.append), tmp_path,
-        Judging(bars={"request_throughput": 50.0}), repeats=2, progress=told.append,
+        question(requests=6, rate=20, output_tokens="4"), start, LiveServer(1000, probe=True, progress=told.append),
+        tmp_path, Judging(bars={"request_throughput": 50.0}), repeats=2, progress=told.append,
     )  # fmt: skip
     assert found.verdict is not Verdict.missed  # on a busy machine the client is late: not judged
     assert [run.name for run in found.runs] == ["run1", "run2"]
@@ -166,6 +166,8 @@ def test_a_server_is_started_loaded_recorded_judged_and_stopped(tmp_path):
     assert found.runs[0].notes == (f"{tmp_path} has no run1.steps.jsonl(.gz): engine steps unknown",)
     assert (tmp_path / "server.log").is_file()
     assert any("warming up" in line for line in told)
+    assert "measuring the host's speed" in told
+    assert any(line.endswith("predicted as calibrated") for line in told)  # the stand-in records no steps
 
 
 def test_a_server_that_runs_already_is_only_asked(tmp_path):

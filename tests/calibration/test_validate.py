@@ -140,6 +140,22 @@ def test_a_slower_host_is_named_and_measuring_it_before_mends_the_prediction(tmp
     assert aware.prediction.profile.host.measured == "2026-11-30"
 
 
+def test_a_server_probed_before_is_predicted_at_its_speed(tmp_path):
+    from calibration import host_probe
+    from simulator.profile import Host, load_profile
+
+    slow = load_profile(PROFILE).model_copy(update={"host": Host(cpu_scale=1.4)})
+
+    def probed_server(command, traffic, folder, names):
+        PretendServer(question(), slow)(command, traffic, folder, names)
+        record(question(requests=40, rate=6), folder, host_probe.NAME, timed_by=slow)
+
+    told = []
+    found = of_server(question(), COMMAND, probed_server, tmp_path, Judging(), progress=told.append)
+    assert any(line.startswith("this host: GPU 1.0") and "CPU 1.40" in line for line in told)
+    assert found.verdict is Verdict.passed
+
+
 def test_slower_steps_are_found_and_named(tmp_path):
     from simulator.profile import Host, load_profile
 
