@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from simulator.errors import InputError
+from simulator.errors import InputError, UnsupportedError
 from simulator.request_list import read_text
 from simulator.result import Result
 from simulator.scenario import Scenario
@@ -19,13 +19,22 @@ def saved_scenario(path: Path) -> Scenario:
 
     The same scenario gives the same result, so a result need not hold what can be simulated again.
     """
-    return _read(path)[0]
+    return _alone(_read(path)[0], path)
 
 
 def saved_result(path: Path) -> Result:
     """Return the result of the scenario in *path*, with the intervals that the file holds, if it does."""
     scenario, data = _read(path)
-    return replace(simulate(scenario), intervals=data.get("intervals"))
+    return replace(simulate(_alone(scenario, path)), intervals=data.get("intervals"))
+
+
+def _alone(scenario: Scenario, path: Path) -> Scenario:
+    """Return *scenario*, which must have one replica: steps of several are not told or exported yet."""
+    if scenario.is_fleet:
+        raise UnsupportedError(
+            f"{path}: has several replicas; report and explain cover one server, so take one of them"
+        )
+    return scenario
 
 
 def _read(path: Path) -> tuple[Scenario, dict[str, Any]]:

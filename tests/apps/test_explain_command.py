@@ -105,3 +105,12 @@ def test_a_result_without_its_scenario_is_told_what_to_do(saved, capsys, tmp_pat
     assert "simulate again with -o" in run(capsys, tmp_path / "old.json")[2]
     (tmp_path / "old.json").write_text("hello")
     assert "is not JSON" in run(capsys, tmp_path / "old.json")[2]
+
+
+def test_several_replicas_are_refused_in_one_line(saved, capsys, tmp_path):
+    data = json.loads(saved.read_text())
+    data["scenario"]["replicas"] = 2
+    (tmp_path / "fleet.json").write_text(json.dumps(data))
+    code, out, err = run(capsys, tmp_path / "fleet.json")
+    assert (code, out) == (1, "")
+    assert "several replicas" in err
