@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from simulator import metrics
+from simulator.class_metrics import by_class
 from simulator.records import REQUEST_COUNTS, REQUEST_TIMES, STEP_COLUMNS, Records, Status
 from simulator.request_table import RequestTable
 from simulator.swap_records import SWAP_COLUMNS
@@ -104,6 +105,7 @@ class Result:
             "engine_died": self.records.died or None,
             "dropped": self.dropped,
             **metrics.engine_totals(self.records),
+            **({"classes": by_class(self.records, self.table)} if self.table.class_names else {}),
             "memory": memory,
             "intervals": self.intervals,
             "units": UNITS,
@@ -132,6 +134,8 @@ class Result:
         status = np.asarray(records.status)
         if records.offload is not None:
             columns["external_tokens"] = np.asarray(records.offload.external_tokens)
+        names = self.table.class_names
+        classes = {"class": [names[k] if k >= 0 else "" for k in self.table.class_id.tolist()]} if names else {}
         return pd.DataFrame(
             {
                 "request": np.arange(records.num_requests),
@@ -145,6 +149,7 @@ class Result:
                 "e2el_s": e2el,
                 "priority": self.table.priority,
                 "session_id": self.table.session_id,
+                **classes,
             }
         )
 
