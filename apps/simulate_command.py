@@ -28,6 +28,18 @@ Replications = Annotated[
     int | None, typer.Option("--replications", help="Simulations an interval is made of; implies --intervals. [20]")
 ]
 Workers = Annotated[int, typer.Option("--workers", help="Processes that share the replications.")]
+Replicas = Annotated[int | None, typer.Option("--replicas", help="Servers behind a router, each like this one. [1]")]
+Router = Annotated[
+    str | None,
+    typer.Option(
+        "--router",
+        help="round-robin, random, least-outstanding, power-of-two, prefix-hash[:prefix_tokens=N], prefix-match.",
+    ),
+]
+Autoscale = Annotated[
+    str | None,
+    typer.Option("--autoscale", help="E.g. min=1,max=8,signal=waiting,target=4,startup=90s,cooldown=5min."),
+]
 Timeline = Annotated[Path | None, typer.Option("--timeline", help="Also write one row per second to this CSV.")]
 
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2E latency"}
@@ -55,6 +67,15 @@ def simulate_command(
     prompt_tokens: options.PromptTokens = None,
     output_tokens: options.OutputTokens = None,
     num_prompts: options.NumPrompts = None,
+    rate_shape: options.RateShape = None,
+    users: options.Users = None,
+    think_time: options.ThinkTime = None,
+    turns: options.Turns = None,
+    system_prompt_tokens: options.SystemPromptTokens = None,
+    mix: options.Mix = None,
+    replicas: Replicas = None,
+    router: Router = None,
+    autoscale: Autoscale = None,
     over_length: OverLength = "fail",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")] = 0,
     format: FormatOption = None,
@@ -86,10 +107,12 @@ def simulate_command(
     source = {
         "rate": rate, "burstiness": burstiness, "concurrency": concurrency, "max_concurrency": max_concurrency,
         "requests": requests, "trace": trace, "rate_scale": rate_scale, "prompt_tokens": prompt_tokens,
-        "output_tokens": output_tokens, "num_prompts": num_prompts,
+        "output_tokens": output_tokens, "num_prompts": num_prompts, "rate_shape": rate_shape, "users": users,
+        "think_time": think_time, "turns": turns, "system_prompt_tokens": system_prompt_tokens, "mix": mix,
     }  # fmt: skip
     server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
-    question = _question(command, scenario, server, source, {"over_length": over_length, "seed": seed})
+    fleet = fleet_settings(replicas, router, autoscale)
+    question = _question(command, scenario, server, source, {"over_length": over_length, "seed": seed}, fleet)
     wanted = replications if replications is not None else 20 if intervals else 0
     result = _with_intervals(question, wanted, workers) if wanted else simulate(question)
     seconds = None if timeline is None else result.timeline  # may be refused: before anything is written
@@ -111,15 +134,20 @@ def _with_intervals(question: Scenario, replications: int, workers: int) -> Resu
 
 
 def _question(
-    command: str | None, saved: Path | None, server: dict[str, Any], source: dict[str, Any], rest: dict[str, Any]
+    command: str | None,
+    saved: Path | None,
+    server: dict[str, Any],
+    source: dict[str, Any],
+    rest: dict[str, Any],
+    fleet: dict[str, Any],
 ) -> Scenario:
     """Return the scenario: read from *saved*, or made from the server's command line and the options."""
-    from simulator.errors import InputError
+    from simulator.errors import InputError, validated
     from simulator.request_list import read_text
     from simulator.scenario import Scenario
 
     if saved is not None:
-        if command is not None or any(value is not None for value in (*server.values(), *source.values())):
+        if command is not None or fleet or any(value is not None for value in (*server.values(), *source.values())):
             raise InputError("--scenario already holds the server and the workload; leave the other options out")
         return Scenario.from_text(read_text(saved), str(saved))
     if command is None:
@@ -127,7 +155,27 @@ def _question(
             'no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B", or --scenario FILE'
         )
     workload = options.workload(**source)
-    return Scenario.from_command(command, workload=workload, **server, **rest)
+    made = Scenario.from_command(command, workload=workload, **server, **rest)
+    return validated(Scenario, {**dict(made), **fleet}, "scenario") if fleet else made
+
+
+def fleet_settings(replicas: int | None, router: str | None, autoscale: str | None) -> dict[str, Any]:
+    """Return the fields of a scenario that make it several servers; empty without options."""
+    from simulator.autoscaler import Autoscaler
+    from simulator.errors import InputError
+    from simulator.routing import Routing
+
+    found: dict[str, Any] = {}
+    if autoscale is not None:
+        found["autoscaler"] = Autoscaler.parse(autoscale)
+        found["replicas"] = found["autoscaler"].min
+    if replicas is not None:
+        found["replicas"] = replicas
+    if router is not None:
+        if not found:
+            raise InputError(f"--router {router}: there is one server; give --replicas N or --autoscale")
+        found["router"] = Routing.parse(router)
+    return found
 
 
 def show(result: Result, format: Any, output: Path | None) -> None:
@@ -136,6 +184,9 @@ def show(result: Result, format: Any, output: Path | None) -> None:
     tables: list[Table | str] = [headline(summary), latency_table(summary), totals_table(summary)]
     if summary["intervals"]:
         tables.append(interval_table(summary))
+    tables += [
+        table(summary) for key, table in (("classes", class_table), ("replicas", replica_table)) if key in summary
+    ]
     rows = [{key: value for key, value in summary.items() if not isinstance(value, (dict, list))}]
     data = {**summary, "scenario": result.scenario.model_dump(mode="json")}
     emit(format, table=tables, data=data, rows=rows, output=output)
@@ -213,6 +264,33 @@ def interval_table(summary: dict[str, Any]) -> Table:
     rows = [[title, number(summary[key]), *map(number, found[key])] for key, title in wanted.items() if key in found]
     title = f"{100 * found['level']:.0f} % intervals of {found['replications']} replications"
     return Table(columns=["metric", "predicted", "low", "high"], rows=rows, title=title, right=[1, 2, 3])
+
+
+def class_table(summary: dict[str, Any]) -> Table:
+    """Return the latencies of each class of a mix."""
+    keys = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms", "p99_e2el_ms")
+    rows = [
+        [name, f"{one['requests']:,}", f"{one['failed']:,}", *(number(one[key]) for key in keys)]
+        for name, one in summary["classes"].items()
+    ]
+    titles = ("TTFT mean (ms)", "TTFT p99", "TPOT mean", "TPOT p99", "E2E mean", "E2E p99")
+    return Table(columns=["class", "requests", "failed", *titles], rows=rows, right=range(1, 9))
+
+
+def replica_table(summary: dict[str, Any]) -> Table:
+    """Return what each replica did."""
+    rows = [
+        [str(one["replica"]), f"{one['requests']:,}", number(_percent(one["utilisation"]), 1),
+         number(_percent(one.get("prefix_cache_hit_rate")), 1), number(one.get("mean_ttft_ms")),
+         number(one.get("p99_ttft_ms")), number(one["launched_s"], 1), number(one["stopped_s"], 1)]
+        for one in summary["replicas"]
+    ]  # fmt: skip
+    title = (
+        f"{summary['router']}; {number(summary['replicas_mean'], 1)} replicas on average, "
+        f"{summary['replicas_max']} at most, {number(summary['gpu_hours'], 3)} GPU hours"
+    )
+    columns = ["replica", "requests", "utilisation %", "prefix hits %", "TTFT mean (ms)", "TTFT p99", "from s", "to s"]
+    return Table(columns=columns, rows=rows, title=title, right=range(8))
 
 
 def _percent(share: float | None) -> float | None:

@@ -19,7 +19,7 @@ from calibration.campaign_files import RunFolder, header_of
 from calibration.client import Target
 from calibration.fit import engine_of, fit_profile, logged_quantization, logged_version
 from calibration.precision import ENOUGH, standard_errors
-from calibration.recorder_setup import RecorderSetup, set_up
+from calibration.recorder_setup import FLUSHED_S, RecorderSetup, set_up
 from calibration.served import api_key, served
 from calibration.server import Attached, Progress, ServerError, VllmServer, fetch
 from simulator.engine_config import EngineConfig
@@ -31,8 +31,6 @@ from simulator.roofline import default_profile
 from simulator.step_cost import StepCost
 
 WORKLOAD = "calib"
-#: Seconds for the recorder's last lines to reach the disk.
-FLUSHED_S = 1.2
 #: Where neither a recording nor /metrics tells the size of the KV cache: one that most servers have.
 _ASSUMED_KV_TOKENS = 50_000
 

@@ -28,7 +28,7 @@ from calibration import host_probe
 from calibration.bench_client import RESULT, bench_words, replay_with_bench, requests_document
 from calibration.campaign import DYING_S
 from calibration.client import Target, replay
-from calibration.recorder_setup import set_up
+from calibration.recorder_setup import FLUSHED_S, set_up
 from calibration.served import api_key, served
 from calibration.server import Attached, Server, VllmServer
 from simulator.command_line import parse
@@ -142,6 +142,8 @@ class LiveServer:
                     if document["failed"]:
                         time.sleep(DYING_S)
                         server.check()
+                if self._url is None:
+                    time.sleep(FLUSHED_S)
         finally:
             _hand_out_steps(folder, [*names, *([host_probe.NAME] if self._probe else [])])
 

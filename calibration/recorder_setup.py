@@ -14,6 +14,8 @@ from pathlib import Path
 
 PACKAGE = "servecast_recorder"
 VARIABLE = "SERVECAST_RECORD"
+#: Seconds for the recorder's last lines to reach the disk.
+FLUSHED_S = 1.2
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from simulator.block_keys import shared_keys
 from simulator.request_table import RequestTable
-from simulator.workload_parts import Described
+from simulator.workload_parts import Described, Positive
 
 Policy = Literal["round-robin", "random", "least-outstanding", "power-of-two", "prefix-hash", "prefix-match"]
 
@@ -35,26 +35,28 @@ POINTS = 128
 
 
 class Routing(Described):
-    """How requests are spread; *load_bound* None lets a prefix stay with its replica whatever the load."""
+    """How requests are spread; *load_bound* inf lets a prefix stay with its replica whatever the load."""
 
     about: ClassVar[str] = "router"
 
     policy: Policy = "round-robin"
     prefix_tokens: int = Field(default=256, ge=1)
-    load_bound: float | None = Field(default=1.25, ge=1, allow_inf_nan=False)
+    load_bound: Positive = Field(default=1.25, ge=1)
 
     @classmethod
     def parse(cls, text: str) -> Routing:
         """Return the routing of *text*: a policy, then options: ``prefix-hash:prefix_tokens=1024,load_bound=1.5``."""
         policy, _, rest = text.partition(":")
         options = [option.partition("=") for option in rest.split(",") if option]
-        told: dict[str, Any] = {name.strip(): None if value == "none" else value for name, _, value in options}
+        told: dict[str, Any] = {name.strip(): "inf" if value == "none" else value for name, _, value in options}
         return cls(policy=policy.strip(), **told)
 
     @property
     def is_static(self) -> bool:
         """Whether the choice does not depend on what the replicas are doing."""
-        return self.policy in ("round-robin", "random") or (self.policy == "prefix-hash" and self.load_bound is None)
+        return self.policy in ("round-robin", "random") or (
+            self.policy == "prefix-hash" and math.isinf(self.load_bound)
+        )
 
 
 class Router(Protocol):
@@ -124,9 +126,9 @@ class LeastOutstanding(RoundRobin):
         return super().choose(row, [number for number in ready if in_flight[number] == fewest], in_flight)
 
 
-def _has_room(number: int, ready: Sequence[int], in_flight: Mapping[int, int], bound: float | None) -> bool:
+def _has_room(number: int, ready: Sequence[int], in_flight: Mapping[int, int], bound: float) -> bool:
     """Return whether *number* may take one more: no more than ``ceil(bound * mean)``, the new request counted."""
-    if bound is None:
+    if math.isinf(bound):
         return True
     total = 1 + sum(in_flight[other] for other in ready)
     return in_flight[number] + 1 <= math.ceil(bound * total / len(ready))
@@ -135,7 +137,7 @@ def _has_room(number: int, ready: Sequence[int], in_flight: Mapping[int, int], b
 class PrefixHash:
     """Consistent hashing of prefixes with bounded loads."""
 
-    def __init__(self, table: RequestTable, block_size: int, prefix_tokens: int, bound: float | None) -> None:
+    def __init__(self, table: RequestTable, block_size: int, prefix_tokens: int, bound: float) -> None:
         self._table = table
         self._block_size = block_size
         self._prefix_tokens = prefix_tokens
@@ -169,7 +171,7 @@ def _point(text: str) -> int:
 class PrefixMatch:
     """Back to where the longest prefix of the prompt was sent, unless it is too busy there."""
 
-    def __init__(self, table: RequestTable, block_size: int, bound: float | None) -> None:
+    def __init__(self, table: RequestTable, block_size: int, bound: float) -> None:
         self._table = table
         self._block_size = block_size
         self._bound = bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_prefix_match_goes_back_to_where_the_longest_prefix_went():
         prompt_tokens=np.full(4, 65), output_tokens=np.full(4, 1),
         segments=(np.array([0, 1, 3, 5, 7]), np.array([0, 0, 1, 0, 2, 0, 1]), np.array([16, 16, 65, 16, 65, 16, 65])),
     )  # fmt: skip
-    chooser = router(Routing(policy="prefix-match", load_bound=None), table, 16, 0)
+    chooser = router(Routing(policy="prefix-match", load_bound=math.inf), table, 16, 0)
     nobody = {0: 0, 1: 0, 2: 0}
     assert chooser.choose(0, [0, 1, 2], nobody) == 0  # a system prompt
     assert chooser.choose(1, [1, 2], nobody | {2: 1}) == 1  # a chat behind it, while 0 is away
