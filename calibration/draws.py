@@ -26,7 +26,7 @@ from calibration.recording import Floats
 from simulator.profile import Covariance, Profile
 
 #: Largest and smallest values the coefficients can have, by the last part of their path.
-_LIMITS = {"partial_wave_factor": (0.0, 1.0), "roofline_exponent": (1.0, np.inf)}
+_LIMITS = {"roofline_exponent": (1.0, np.inf)}
 _EFFICIENCY = (1e-6, 1.5)
 #: From a median absolute deviation to the standard deviation of a normal distribution.
 _ROBUST = 1.4826

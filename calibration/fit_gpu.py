@@ -52,15 +52,15 @@ class Recording:
 
 def kinds(stretches: Stretches, steps: Steps) -> NDArray[np.str_]:
     """Name each stretch: idle (starts with an idle engine), decode, mixed (a step has both), prefill."""
-    prefills = np.add.reduceat(np.append(steps.prefill_tokens, 0), _ranges(stretches))[::2] > 0
+    prefills = np.add.reduceat(np.append(steps.prefill_tokens, 0), ranges(stretches))[::2] > 0
     both = np.append((steps.prefill_tokens > 0) & (steps.decode_reqs > 0), False).astype(np.int64)
-    mixed = np.add.reduceat(both, _ranges(stretches))[::2] > 0
+    mixed = np.add.reduceat(both, ranges(stretches))[::2] > 0
     busy = np.where(prefills, np.where(mixed, "mixed", "prefill"), "decode")
     return np.where(stretches.from_idle, "idle", busy)
 
 
-def _ranges(stretches: Stretches) -> NDArray[np.int64]:
-    """Interleaved begins and ends, for `reduceat`."""
+def ranges(stretches: Stretches) -> NDArray[np.int64]:
+    """Return the stretches as interleaved begins and ends, for `reduceat`."""
     return np.column_stack((stretches.first, stretches.last + 1)).ravel()
 
 
@@ -162,7 +162,6 @@ class GpuTimeFit:
     def _profile(self, logs: Floats) -> Profile:
         found = np.exp(logs[: len(self._priors)])
         values = {prior.path: float(value) for prior, value in zip(self._priors, found, strict=True)}
-        values["gpu_time.partial_wave_factor"] = min(1.0, values.get("gpu_time.partial_wave_factor", 0.0))
         return with_values(self._start, values)
 
     def _relative_errors(self, logs: Floats) -> list[Floats]:

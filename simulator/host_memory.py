@@ -35,7 +35,7 @@ def offload_blocks(kv_offloading_size_gib: float, layout: KvLayout, ranks: int, 
 def host_memory(engine: EngineConfig, model: ModelSpec, gpu: GpuSpec, profile: Profile) -> HostMemory | None:
     """Return what an engine keeps on the CPU; None for a V1 engine without offload."""
     layout = kv_layout(model, engine)
-    transfer = TransferCost(profile.transfer, gpu, layout)
+    transfer = TransferCost(profile.transfer, gpu, layout, batched=not is_v0(engine))
     if is_v0(engine):
         return HostMemory(num_cpu_blocks(engine.swap_space, layout), transfer)
     if engine.kv_offloading_size:

@@ -38,13 +38,14 @@ class GpuTime(Section):
     step_s: float = Field(default=0.0, ge=0)  # a step of whatever size: sampling, input preparation on the GPU
     per_layer_s: float = Field(ge=0)
     per_request_s: float = Field(ge=0)
-    per_kv_tile_s: float = Field(ge=0)  # decode attention: per request, KV head and layer
+    per_kv_tile_s: float = Field(ge=0)  # decode attention: per request, KV head and layer; a wave of tiles is one of each
     kv_bandwidth_efficiency: float = Field(gt=0, le=1.5)  # reading KV in steps of decodes only
     kv_bandwidth_efficiency_mixed: float = Field(gt=0, le=1.5)  # the same beside prefills
     attention_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, prefill attention
-    imbalance_factor: float = Field(ge=0)  # of the longest context above the mean
     attention_slots: int = Field(gt=0)  # (request, KV head) tiles that run at once: multiprocessors of the GPU
-    partial_wave_factor: float = Field(ge=0, le=1)  # how far a last, partly filled wave of tiles costs a whole one
+    # Decode attention on an H200, FlashAttention 3 of vLLM 0.24.0, bf16, head dimension 128 (docs/calibration.md):
+    kv_block_s: float = Field(default=1.04e-6, ge=0)  # a multiprocessor reads 128 tokens of a KV head, alone
+    kv_split_s: float = Field(default=0.6e-6, ge=0)  # a layer in which a context is split, to join the parts
 
     @model_validator(mode="after")
     def _check_curve(self) -> GpuTime:
@@ -127,19 +128,26 @@ class Transfer(Section):
     # 55.1 of 64 GB/s in large copies, 1.9 us more a copy out and 2.6 us in (calibration/transfer_probe.py).
     pcie_efficiency: float = Field(default=0.86, gt=0, le=1)  # of the GPU's `pcie_bytes_per_s`, each way
     copy_s: float = Field(default=2.3e-6, ge=0)  # one copy, whatever its size
+    # V1 offload hands over a batch: what a copy in it costs.  Fitted to one run (H200, vLLM 0.24.0, Llama-3.1-8B, 96 blocks
+    # a load): with this the requests waited as long for their loads as recorded.
+    batched_copy_s: float = Field(default=1.0e-6, ge=0)
     copy_job_s: float = Field(default=50e-6, ge=0)  # V1 offload: hand-over of one request's copies; a guess
 
 
 class Host(Section):
     """This host against the one the coefficients come from; re-measured by `servecast calibrate refresh`.
 
-    ``gpu_scale`` multiplies GPU times, ``cpu_scale`` all CPU work (engine loop, launches, API server), ``launch_scale``
-    the launches once more.  ``measured`` says when this very host was measured; empty: another host of its kind.
+    ``gpu_scale`` multiplies GPU times, ``compute_scale`` what prompts compute once more (GPUs of one kind read memory and
+    compute at speeds of their own); ``cpu_scale`` all CPU work (engine loop, launches, API server), ``launch_scale`` the
+    launches and ``front_end_scale`` the API server once more.  ``measured`` says when this very host was measured;
+    empty: another host of its kind.
     """
 
     gpu_scale: float = Field(default=1.0, gt=0)
+    compute_scale: float = Field(default=1.0, gt=0)
     launch_scale: float = Field(default=1.0, gt=0)
     cpu_scale: float = Field(default=1.0, gt=0)
+    front_end_scale: float = Field(default=1.0, gt=0)
     measured: str = ""
 
 

@@ -6,17 +6,26 @@ GPU time of a step with T tokens padded to T', R requests of which S sample, D d
                      + roof(lm_head, S)
                      + activation_factor * activation bytes * T' / bandwidth
                      + step_s + layers * per_layer_s + per_request_s * R
-                     + per_kv_tile_s * layers * kv_heads * D
                      + 4 * heads * head_dim * layers * A / (peak * attention_efficiency)     A = sum n * (ctx + n/2)
-                     + wave(D) * KV bytes of the decodes / (bandwidth * kv efficiency)       lower beside prefills
-                     + imbalance_factor * 8 * head_dim * 4 B * layers * (max c - mean c) / bandwidth )
+                     + KV bytes of the decodes / (bandwidth * kv efficiency)                 lower beside prefills
+                     + layers * (schedule of the decodes' KV, below) )
 
     roof(w, t) = (x^p + y^p)^(1/p),  x = 2 w t / (peak * compute_efficiency(t)),  y = w bytes / (bandwidth * efficiency)
-    wave(D)    = 1 + partial_wave_factor * (slots * ceil(tiles / slots) / tiles - 1),  tiles = D * kv_heads >= 0.8 slots
 
 compute_efficiency(t) is interpolated in log t between the profile's knots and constant outside.  Activation bytes: one
-read and one write of every linear layer's input and output.  Contexts are KV tokens that exist before the step.  The
-imbalance term does not scale with KV heads.  With fewer tiles than 0.8 slots the kernel splits contexts: no waves.
+read and one write of every linear layer's input and output.  Contexts are KV tokens that exist before the step.
+
+Decode attention as FlashAttention 3 deals it out (flash_prepare_scheduler.cu of vLLM's fork): n = ceil((c + 1) / 128)
+blocks of a context, b = ceil(1.1 * kv_heads * sum n / slots) for each multiprocessor, contexts with more are split in
+ceil(n / b) parts (at most 32), a tile is a part of one KV head, ``slots`` tiles run at once.  A tile alone takes
+``kv_block_s`` a block; from some 70 tiles on they share the bandwidth.  So beyond reading all bytes a layer costs
+
+    wave_s * (waves - 1) + kv_split_s if any is split
+      + blocks of a tile * max(0, kv_block_s - tiles of the last wave * block bytes / (bandwidth * kv efficiency))
+
+with wave_s = slots * per_kv_tile_s.  A step knows the sum and the maximum of its contexts only: up to 1.5 times the mean
+they pass more and more from equal (as above, exact to 1.5 % of kernel times) to uneven, where tiles end one by one and
+0.3 of a tile is left over on average (4 %).  Beside prompts all tiles are one launch: per_kv_tile_s a tile, no waves.
 
 Tensor parallelism divides weights, heads and vocabulary by the ranks and adds two all-reduces a layer: a first answer,
 never measured.  Quantised weights count with their bytes; fp8 computes at the GPU's fp8 rate where it has one, other
@@ -34,6 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simulator import step_formula
+from simulator.decode_attention import decodes_alone_s_array
 from simulator.engine_config import EngineConfig
 from simulator.gpu_spec import GpuSpec
 from simulator.model_spec import BYTES_PER_WEIGHT, ModelSpec
@@ -44,8 +54,8 @@ Floats = NDArray[np.float64]
 
 NONE, PIECEWISE, FULL = 0, 1, 2
 
-#: Bytes a step of one KV tile moves in the imbalance term, per element of a head: 8 heads * 4 bytes (model form).
-_IMBALANCE_BYTES = 8 * 4.0
+#: Bytes of the block that kv_block_s was measured with: 128 tokens, keys and values of 128 elements, 2 bytes each.
+_BLOCK_BYTES = step_formula.KV_BLOCK * 2 * 128 * 2.0
 
 _DTYPES = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32"}
 
@@ -76,7 +86,7 @@ class StepCost:
 
     def __init__(self, profile: Profile, model: ModelSpec, gpu: GpuSpec, engine: EngineConfig) -> None:
         self.profile = profile
-        self.front_end: FrontEnd = profile.front_end.slower(profile.host.cpu_scale)
+        self.front_end: FrontEnd = profile.front_end.slower(profile.host.cpu_scale * profile.host.front_end_scale)
         self.gpu_start_s = profile.host.cpu_scale * profile.launch.start_s
         self._idle_start = profile.host.cpu_scale * (profile.launch.start_s + profile.launch.idle_start_s)
         self._linear_terms(profile, model, gpu, engine)
@@ -95,8 +105,9 @@ class StepCost:
             kv_mixed_s=self._kv_mixed,
             kv_heads=float(self._kv_heads),
             slots=float(self._slots),
-            partial_wave=self._partial_wave,
-            imbalance_s=self._imbalance,
+            kv_block_s=self._kv_block,
+            kv_wave_s=self._per_decode / self._kv_heads * self._slots,
+            kv_split_s=self._kv_split,
             attention_s=self._attention,
             launch_s=self._launch_constant,
             launch_per_request_s=self._launch_per_request,
@@ -118,7 +129,7 @@ class StepCost:
         self._p = c.roofline_exponent
         self._knots = np.log(np.asarray(c.compute_tokens))
         self._slowness = -np.log(np.asarray(c.compute_efficiency))
-        self._per_token = scale * 2 * weights / linear_peak(weight_format(model, engine), gpu)
+        self._per_token = scale * profile.host.compute_scale * 2 * weights / linear_peak(weight_format(model, engine), gpu)
         self._weights_read = scale * weights * bytes_per_weight(model, engine) / (bandwidth * c.bandwidth_efficiency)
         self._head_per_row = scale * 2 * head / peak
         self._head_read = scale * head * 2.0 / (bandwidth * c.bandwidth_efficiency)
@@ -137,15 +148,18 @@ class StepCost:
         c, scale, ranks = profile.gpu_time, profile.host.gpu_scale, engine.tensor_parallel_size
         bandwidth, layers, head_dim = gpu.memory_bandwidth_bytes_per_s, model.num_hidden_layers, model.head_dim
         query = model.num_attention_heads * head_dim / ranks
-        self._attention = scale * 4 * query * layers / (gpu.bf16_flops_per_s * c.attention_efficiency)
+        flops_per_s = gpu.bf16_flops_per_s * c.attention_efficiency / profile.host.compute_scale
+        self._attention = scale * 4 * query * layers / flops_per_s
         self._kv_heads = max(model.num_key_value_heads / ranks, 1.0)
         value_bytes = 1.0 if engine.kv_cache_dtype.startswith("fp8") else 2.0
         kv = scale * layers * 2 * self._kv_heads * head_dim * value_bytes / bandwidth
         self._kv_alone = kv / c.kv_bandwidth_efficiency
         self._kv_mixed = kv / c.kv_bandwidth_efficiency_mixed
         self._per_decode = scale * c.per_kv_tile_s * layers * self._kv_heads
-        self._imbalance = scale * c.imbalance_factor * _IMBALANCE_BYTES * head_dim * layers / bandwidth
-        self._slots, self._partial_wave = c.attention_slots, c.partial_wave_factor
+        block = step_formula.KV_BLOCK * 2 * head_dim * value_bytes
+        self._kv_block = scale * c.kv_block_s * layers * block / _BLOCK_BYTES
+        self._kv_split = scale * c.kv_split_s * layers
+        self._slots = c.attention_slots
 
     def _cpu_terms(self, profile: Profile, model: ModelSpec, engine: EngineConfig) -> None:
         """Launch, tail, noise by mode; schedule and update."""
@@ -194,17 +208,15 @@ class StepCost:
     ) -> float:
         """GPU time of one step in seconds."""
         linear, head = self._tables(padded_tokens, sampled)
-        return step_formula.gpu_s(
-            self.costs,
-            linear,
-            head,
-            num_reqs,
-            decode_reqs,
-            decode_context_sum,
-            decode_context_max,
-            prefill_attention,
-            prefill_tokens,
-        )
+        decodes = 0.0
+        if decode_reqs > 0:
+            if prefill_tokens > 0:
+                decodes = step_formula.decodes_mixed_s(self.costs, decode_reqs, decode_context_sum)
+            else:
+                decodes = step_formula.decodes_alone_s(
+                    self.costs, decode_reqs, decode_context_sum, decode_context_max
+                )
+        return step_formula.gpu_s(self.costs, linear, head, num_reqs, decodes, prefill_attention)
 
     def decode_stretch_s(
         self, padded_tokens: int, size: int, context_sum: int, context_max: int, count: int
@@ -247,15 +259,10 @@ class StepCost:
         total = total + self._per_request * np.asarray(num_reqs, float)
         decodes, contexts = np.asarray(decode_reqs, float), np.asarray(decode_context_sum, float)
         mixed = np.asarray(prefill_tokens) > 0
-        tiles = np.maximum(decodes, 1.0) * self._kv_heads
-        wave = 1.0 + self._partial_wave * (self._slots * np.ceil(tiles / self._slots) / tiles - 1.0)
-        kv = np.where(mixed, self._kv_mixed, self._kv_alone) * np.where(
-            tiles >= step_formula.NO_SPLIT * self._slots, wave, 1.0
-        )
-        spread = np.asarray(decode_context_max, float) - contexts / np.maximum(decodes, 1.0)
-        decoding = self._per_decode * decodes + kv * contexts + self._imbalance * spread
-        prefilling = np.where(mixed, self._attention * np.asarray(prefill_attention, float), 0.0)
-        return np.asarray(total + np.where(decodes > 0, decoding, 0.0) + prefilling)
+        beside = step_formula.decodes_mixed_s(self.costs, decodes, contexts)  # type: ignore[arg-type]
+        alone = decodes_alone_s_array(self.costs, np.maximum(decodes, 1.0), contexts, np.asarray(decode_context_max))
+        decoding = np.where(decodes > 0, np.where(mixed, beside, alone), 0.0)
+        return np.asarray(total + decoding + self._attention * np.asarray(prefill_attention, float))
 
     # CPU --------------------------------------------------------------------------------------------------------------
 

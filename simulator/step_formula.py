@@ -8,8 +8,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-#: Fraction of the slots above which FlashAttention 3 does not split a context (its num_splits heuristic).
-NO_SPLIT = 0.8
+#: KV tokens of a block, the unit in which FlashAttention 3 deals out contexts (kBlockN of paged KV, head dimension 128).
+KV_BLOCK = 128.0
+#: How much more than an even share of all blocks a tile may get before its context is split; most parts of one.
+SPLIT_MARGIN, MOST_SPLITS = 1.1, 32.0
+#: Contexts whose longest is this much above the mean are uneven: their tiles end one by one, not in waves.
+UNEVEN = 0.5
+#: Then this part of a tile's time, alone, is left over at the end.
+STRAGGLER = 0.3
 
 #: One value for each CUDA-graph mode: none, piecewise, full.
 ByMode = tuple[float, float, float]
@@ -24,8 +30,9 @@ class Costs(NamedTuple):
     kv_mixed_s: float
     kv_heads: float
     slots: float
-    partial_wave: float
-    imbalance_s: float
+    kv_block_s: float
+    kv_wave_s: float
+    kv_split_s: float
     attention_s: float
     launch_s: ByMode
     launch_per_request_s: ByMode
@@ -44,23 +51,51 @@ def gpu_s(
     linear_s: float,
     head_s: float,
     num_reqs: int,
-    decode_reqs: int,
-    decode_context_sum: float,
-    decode_context_max: float,
+    decodes_s: float,
     prefill_attention: float,
-    prefill_tokens: int,
 ) -> float:
-    """GPU time of one step in seconds; *linear_s* and *head_s* depend on padded tokens and on sampled rows alone."""
-    total = linear_s + head_s + costs.per_request_s * num_reqs
-    if decode_reqs > 0:
-        kv = costs.kv_mixed_s if prefill_tokens > 0 else costs.kv_alone_s
-        tiles, slots = decode_reqs * costs.kv_heads, costs.slots
-        if tiles >= NO_SPLIT * slots:
-            kv *= 1.0 + costs.partial_wave * (slots * math.ceil(tiles / slots) / tiles - 1.0)
-        total += costs.per_decode_s * decode_reqs + kv * decode_context_sum
-        total += costs.imbalance_s * (decode_context_max - decode_context_sum / decode_reqs)
-    if prefill_tokens > 0:
-        total += costs.attention_s * prefill_attention
+    """GPU time of one step in seconds; *linear_s* and *head_s* depend on padded tokens and on sampled rows alone.
+
+    *decodes_s*: the attention of its decodes (`decodes_alone_s`, `decodes_mixed_s`).
+    """
+    return linear_s + head_s + costs.per_request_s * num_reqs + decodes_s + costs.attention_s * prefill_attention
+
+
+def decodes_mixed_s(costs: Costs, decode_reqs: int, context_sum: float) -> float:
+    """Attention of the decodes of a step that has prompts too."""
+    return costs.per_decode_s * decode_reqs + costs.kv_mixed_s * context_sum
+
+
+def decodes_alone_s(costs: Costs, decode_reqs: int, context_sum: float, context_max: float) -> float:
+    """Attention of a step of decodes only: see `simulator.step_cost`."""
+    heads, slots = costs.kv_heads, costs.slots
+    mean = context_sum / decode_reqs
+    uneven = (context_max - mean) / (UNEVEN * mean + 1.0)
+    if uneven > 1.0:
+        uneven = 1.0
+    total = costs.kv_alone_s * context_sum
+    if uneven < 1.0:  # as if all contexts were the mean
+        blocks = math.floor(mean / KV_BLOCK) + 1.0
+        share = math.ceil(SPLIT_MARGIN * heads * decode_reqs * blocks / slots)
+        parts = min(math.ceil(blocks / share), MOST_SPLITS)
+        tiles = heads * decode_reqs * parts
+        waves = math.ceil(tiles / slots) - 1.0
+        alone_s = costs.kv_block_s - (tiles - slots * waves) * costs.kv_alone_s * KV_BLOCK / heads
+        time_s = costs.kv_wave_s * waves
+        if parts > 1.0:
+            time_s += costs.kv_split_s
+        if alone_s > 0.0:
+            time_s += math.ceil(blocks / parts) * alone_s
+        total += (1.0 - uneven) * time_s
+    if uneven > 0.0:  # tiles of all sizes
+        blocks = context_sum / KV_BLOCK + 0.5 * decode_reqs
+        longest = math.floor(context_max / KV_BLOCK) + 1.0
+        share = math.ceil(SPLIT_MARGIN * heads * blocks / slots)
+        tiles = heads * max(float(decode_reqs), blocks / share + 0.5 * decode_reqs)
+        time_s = costs.kv_wave_s * (math.ceil(tiles / slots) - 1.0)
+        if longest > share:
+            time_s += costs.kv_split_s
+        total += uneven * (time_s + STRAGGLER * min(float(share), longest) * costs.kv_block_s)
     return total
 
 
@@ -74,13 +109,8 @@ def decode_stretch_s(
     costs: Costs, linear_s: float, head_s: float, size: int, context_sum: int, context_max: int, count: int
 ) -> list[float]:
     """Return `gpu_s` of *count* steps with the same *size* decodes, to the last bit; contexts grow by one a step."""
-    base, kv, slots = linear_s + head_s + costs.per_request_s * size, costs.kv_alone_s, costs.slots
-    tiles = size * costs.kv_heads
-    if tiles >= NO_SPLIT * slots:
-        kv *= 1.0 + costs.partial_wave * (slots * math.ceil(tiles / slots) / tiles - 1.0)
-    decodes_s, imbalance_s = costs.per_decode_s * size, costs.imbalance_s
     sums, longest = range(context_sum, context_sum + size * count, size), range(context_max, context_max + count)
     return [
-        base + (decodes_s + kv * total) + imbalance_s * (most - total / size)
+        gpu_s(costs, linear_s, head_s, size, decodes_alone_s(costs, size, total, most), 0.0)
         for total, most in zip(sums, longest, strict=True)
     ]

@@ -32,6 +32,8 @@ from simulator.compiled.queues import pop
 from simulator.step_formula import Costs
 
 _gpu_s: Any = compiled(step_formula.gpu_s)
+_decodes_alone_s: Any = compiled(step_formula.decodes_alone_s)
+_decodes_mixed_s: Any = compiled(step_formula.decodes_mixed_s)
 _launch_s: Any = compiled(step_formula.launch_s)
 
 
@@ -141,17 +143,14 @@ def _note_usage(s: State, share: float) -> None:
 def _step_s(s: State, costs: Costs, padded: int, tokens: int, num_reqs: int) -> float:
     """GPU time of the plan just made, without noise."""
     w = s.world
-    seconds: float = _gpu_s(
-        costs,
-        s.linear_s[padded],
-        s.head_s[w.num_samplers],
-        num_reqs,
-        w.num_decodes,
-        float(w.context_sum),
-        float(w.context_max),
-        w.prefill_attention,
-        tokens - w.num_decodes,
-    )
+    decodes_s = 0.0
+    if w.num_decodes > 0:
+        if tokens > w.num_decodes:
+            decodes_s = _decodes_mixed_s(costs, w.num_decodes, float(w.context_sum))
+        else:
+            decodes_s = _decodes_alone_s(costs, w.num_decodes, float(w.context_sum), float(w.context_max))
+    linear_s, head_s = s.linear_s[padded], s.head_s[w.num_samplers]
+    seconds: float = _gpu_s(costs, linear_s, head_s, num_reqs, decodes_s, w.prefill_attention)
     return seconds
 
 
