@@ -74,7 +74,7 @@ class Folder:
             raise InputError(f"{steps_dir}: no {workload}.steps.jsonl or .gz; has {_workloads(steps_dir) or 'none'}")
         engine = engine_of(
             read_header(steps_path), model, vllm_version, enforce_eager=_is_eager(steps_dir),
-            quantization=logged_quantization(steps_dir), kv_offloading_size=_logged_offload(steps_dir),
+            quantization=logged_quantization(steps_dir),
         )  # fmt: skip
         steps = read_steps(steps_path, GraphDispatch(engine).dispatch)
         requests_path = _find(steps_dir, workload, "requests.json")
@@ -121,12 +121,6 @@ def logged_quantization(steps_dir: Path) -> str | None:
     return found.group(1) if found else None
 
 
-def _logged_offload(steps_dir: Path) -> float | None:
-    """Return the ``--kv-offloading-size`` the log names, in GiB."""
-    found = re.search(r"'kv_offloading_size': ([\d.]+)", server_log(steps_dir))
-    return float(found.group(1)) if found else None
-
-
 def logged_version(steps_dir: Path, default: str = "0.24.0") -> str:
     """Return the vLLM version the log names."""
     found = re.search(
@@ -142,7 +136,6 @@ def engine_of(
     *,
     enforce_eager: bool,
     quantization: str | None = None,
-    kv_offloading_size: float | None = None,
 ) -> EngineConfig:
     """Return the settings a recording was made with, as far as step costs depend on them."""
     tokens, seqs = (int(str(header.get(key) or default)) for key, default in (("max_tok", 8192), ("max_run", 1024)))
@@ -150,7 +143,6 @@ def engine_of(
         model=model.name, vllm_version=vllm_version, max_model_len=model.max_position_embeddings,
         max_num_batched_tokens=tokens, max_num_seqs=seqs, enforce_eager=enforce_eager,
         quantization=quantization,
-        kv_offloading_size=kv_offloading_size,
         async_scheduling=bool(header.get("async", True)),
         cudagraph_capture_sizes=capture_sizes(seqs, tokens, facts(vllm_version)),
     )  # fmt: skip

@@ -9,9 +9,6 @@
     front_end_scale  measured over predicted times of requests on their way in and tokens on their way out, medians over
                    bursts, beyond cpu_scale
 
-With KV offload the engine loop also does the connector's work, which the profile does not know (a probe: 160 us a step
-while stores are under way): there the API server tells the CPU's speed.
-
 Evidence for one CPU factor: on an H200 with vLLM 0.24.0, six runs on hosts whose engine loop took 0.96 to 1.63 times
 the profile's time had launches 0.92 to 1.10 times what that factor says.  Hosts of one kind differ so much when others
 use them too.  Launch-bound servers (`--enforce-eager`) have no FULL graphs: there the launches stand for the CPU.
@@ -78,9 +75,9 @@ def measure_host(profile: Profile, recording: Recording, sent: Sent | None) -> H
     scaled = plain.model_copy(update={"host": Host(gpu_scale=gpu_scale or 1.0, compute_scale=compute_scale)})
     launches = Launches.of(steps, stretches, sent, step_ends(recording, stretches, scaled))
     ratios = launch_ratios(launches, profile, recording)
-    loop = None if recording.engine.kv_offloading_size else loop_scale(steps, profile)
+    loop = loop_scale(steps, profile)
     front_end = None if sent is None else _front_end_scale(plain.front_end, steps, stretches, sent)
-    cpu_scale, launch_scale = loop or front_end or 1.0, 1.0
+    cpu_scale, launch_scale = loop or 1.0, 1.0
     if loop is None and len(ratios) >= LEAST_LAUNCHES:
         cpu_scale = float(ratios.mean())
     elif loop is None and gpu_scale is None:
