@@ -3,9 +3,10 @@
 A draw multiplies three independent factors into a profile (all log-normal, standard deviations of logarithms):
 
     coefficients   the profile's covariance of the fitted logarithms; without one (not calibrated) the priors' spreads
-    run to run     GPU 1.5 %; CPU (launches, engine loop and API server together) 20 % between hosts of one kind, 10 %
-                   on a host whose speed was measured.  Source: six servers on shared hosts (H200, vLLM 0.24.0) took
-                   0.97 to 1.63 times the profile's time for their engine loops, and drifted by 10 % within a minute
+    run to run     GPU 1.5 %, what prompts compute 3 % more; CPU (launches, engine loop and API server together) 25 %
+                   between hosts of one kind, 16 % on a host whose speed was measured (prompts 2 %).  Source: eleven
+                   servers on shared hosts (H200, vLLM 0.24.0) took 0.91 to 1.74 times the profile's time for their
+                   engine loops; nineteen runs differed from the probe before them by 16 % (standard deviation)
     residuals      what the form of the model leaves, as a factor on GPU time: 1.48 times the median absolute error of
                    recorded stretches (a standard deviation, robust), less the noise of single steps, which averages out
 
@@ -34,15 +35,16 @@ _ROBUST = 1.4826
 
 @dataclass(frozen=True)
 class RunToRun:
-    """Standard deviations of the logarithms of GPU and CPU times between server runs on hosts of one kind."""
+    """Standard deviations of the logarithms of GPU, prompt and CPU times between server runs on hosts of one kind."""
 
     gpu: float = 0.015
-    cpu: float = 0.20
+    compute: float = 0.03
+    cpu: float = 0.25
 
 
 ANOTHER_HOST = RunToRun()
 #: The host's speed was measured shortly before (`calibration.host`).
-THIS_HOST = RunToRun(cpu=0.10)
+THIS_HOST = RunToRun(compute=0.02, cpu=0.16)
 
 
 def residual_spread(profile: Profile) -> float:
@@ -57,10 +59,11 @@ def draw(profile: Profile, seed: int, number: int, spread: RunToRun | None = Non
     if spread is None:
         spread = THIS_HOST if profile.host.measured else ANOTHER_HOST
     rng = np.random.default_rng([seed, number, 90])
-    gpu, cpu, misfit = rng.standard_normal(3)
+    gpu, cpu, misfit, compute = rng.standard_normal(4)
     drawn = _with_coefficients(profile, rng)
     host = {
         "gpu_scale": profile.host.gpu_scale * float(np.exp(spread.gpu * gpu + residual_spread(profile) * misfit)),
+        "compute_scale": profile.host.compute_scale * float(np.exp(spread.compute * compute)),
         "cpu_scale": profile.host.cpu_scale * float(np.exp(spread.cpu * cpu)),
     }
     return drawn.model_copy(update={"host": profile.host.model_copy(update=host)})

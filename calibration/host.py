@@ -39,9 +39,9 @@ from simulator.step_cost import FULL
 LEAST_STRETCHES, LEAST_STEPS, LEAST_LAUNCHES, LEAST_BURSTS = 5, 50, 5, 4
 #: A launch scale of 1 counts as so many launches.
 PRIOR = 20
-#: How much of a deviation seen is the GPU's own, of decodes and of prompts.  Hosts differ by 1.5 % (`calibration.draws`)
-#: and by some 3 %; for the few kinds of steps of a probe the form of the step time is off by 1.2 % and by some 3 %
-#: (H200: five probes against the runs after them).
+#: How much of a deviation seen is the GPU's own, of decodes and of prompts.  Hosts differ by 1.5 % and by some 3 %
+#: (`calibration.draws`); for the few kinds of steps of a probe the form of the step time is off by 1.2 % and by some
+#: 3 % (H200: five probes against the runs after them).
 BELIEF, COMPUTE_BELIEF = 0.015**2 / (0.015**2 + 0.012**2), 0.5
 #: Tokens from which a step is bound by computing.
 COMPUTES = 900

@@ -74,7 +74,7 @@ def _launches(recording: Recording, sent: Sent | None, profile: Profile) -> list
         for idle in (False, True):
             launches = 1e3 * seen.undisturbed(mode, idle=idle)
             if len(launches) >= LEAST:
-                noise = float(np.mean([cost.launch_noise(mode, level) for level in levels]))
+                noise = float(np.mean(cost.launch_noise_array(mode, levels)))
                 expected = 1e3 * noise * cost.launch_s(mode, 1, 1, idle)
                 what = f"launch, {name}, {'after idle' if idle else 'busy'}"
                 found.append(

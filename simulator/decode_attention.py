@@ -1,4 +1,19 @@
-"""`simulator.step_formula.decodes_alone_s` for many steps at once; equal to it to rounding."""
+"""Decode attention as FlashAttention 3 deals it out, for many steps at once (`step_formula.decodes_alone_s` for one).
+
+From flash_prepare_scheduler.cu of vLLM's fork (0.24.0): a context c has n = ceil((c + 1) / 128) blocks; a
+multiprocessor should get b = ceil(1.1 * kv_heads * sum n / slots) of them; contexts with more are split in ceil(n / b)
+parts, at most 32; a tile is a part of one KV head, and ``slots`` tiles run at once.  A tile alone takes ``kv_block_s``
+a block; from some 70 tiles on they share the bandwidth.  So beyond reading all bytes a layer costs
+
+    slots * per_kv_tile_s * (waves - 1) + kv_split_s if any is split
+      + blocks of a tile * max(0, kv_block_s - tiles of the last wave * block bytes / (bandwidth * kv efficiency))
+
+A step knows the sum and the maximum of its contexts only.  As the maximum goes from the mean to 1.5 times the mean,
+contexts pass from equal (as above: 1.5 % off 329 kernel times, median) to uneven, where tiles end one by one and 0.3 of
+a tile is left over at the end (4 % off 66).  Beside prompts all tiles are one launch: per_kv_tile_s a tile, no waves.
+Blocks of 128 tokens are those of head dimension 128; other kernels (FlashAttention 2, FlashInfer) were not looked at.
+The kernel times: recordings/h200-vllm-0.24.0/kernels, made by `calibration.attention_probe`.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class GpuTime(Section):
     step_s: float = Field(default=0.0, ge=0)  # a step of whatever size: sampling, input preparation on the GPU
     per_layer_s: float = Field(ge=0)
     per_request_s: float = Field(ge=0)
-    per_kv_tile_s: float = Field(ge=0)  # decode attention: per request, KV head and layer; a wave of tiles is one of each
+    per_kv_tile_s: float = Field(ge=0)  # decode attention: a tile, that is per request, KV head and layer
     kv_bandwidth_efficiency: float = Field(gt=0, le=1.5)  # reading KV in steps of decodes only
     kv_bandwidth_efficiency_mixed: float = Field(gt=0, le=1.5)  # the same beside prefills
     attention_efficiency: float = Field(gt=0, le=1.5)  # of the peak rate, prefill attention
@@ -128,8 +128,8 @@ class Transfer(Section):
     # 55.1 of 64 GB/s in large copies, 1.9 us more a copy out and 2.6 us in (calibration/transfer_probe.py).
     pcie_efficiency: float = Field(default=0.86, gt=0, le=1)  # of the GPU's `pcie_bytes_per_s`, each way
     copy_s: float = Field(default=2.3e-6, ge=0)  # one copy, whatever its size
-    # V1 offload hands over a batch: what a copy in it costs.  Fitted to one run (H200, vLLM 0.24.0, Llama-3.1-8B, 96 blocks
-    # a load): with this the requests waited as long for their loads as recorded.
+    # V1 offload hands over a batch: what a copy in it costs.  Fitted to one run (H200, vLLM 0.24.0, Llama-3.1-8B, 96
+    # blocks a load): with this the requests waited as long for their loads as recorded.
     batched_copy_s: float = Field(default=1.0e-6, ge=0)
     copy_job_s: float = Field(default=50e-6, ge=0)  # V1 offload: hand-over of one request's copies; a guess
 
@@ -137,10 +137,10 @@ class Transfer(Section):
 class Host(Section):
     """This host against the one the coefficients come from; re-measured by `servecast calibrate refresh`.
 
-    ``gpu_scale`` multiplies GPU times, ``compute_scale`` what prompts compute once more (GPUs of one kind read memory and
-    compute at speeds of their own); ``cpu_scale`` all CPU work (engine loop, launches, API server), ``launch_scale`` the
-    launches and ``front_end_scale`` the API server once more.  ``measured`` says when this very host was measured;
-    empty: another host of its kind.
+    ``gpu_scale`` multiplies GPU times, ``compute_scale`` what prompts compute once more (GPUs of one kind read memory
+    and compute at speeds of their own); ``cpu_scale`` all CPU work (engine loop, launches, API server), and once more
+    ``launch_scale`` the launches, ``front_end_scale`` the API server.  ``measured`` says when this very host was
+    measured; empty: another host of its kind.
     """
 
     gpu_scale: float = Field(default=1.0, gt=0)

@@ -8,24 +8,12 @@ GPU time of a step with T tokens padded to T', R requests of which S sample, D d
                      + step_s + layers * per_layer_s + per_request_s * R
                      + 4 * heads * head_dim * layers * A / (peak * attention_efficiency)     A = sum n * (ctx + n/2)
                      + KV bytes of the decodes / (bandwidth * kv efficiency)                 lower beside prefills
-                     + layers * (schedule of the decodes' KV, below) )
+                     + layers * (how the kernel deals out the decodes' KV: `simulator.decode_attention`) )
 
     roof(w, t) = (x^p + y^p)^(1/p),  x = 2 w t / (peak * compute_efficiency(t)),  y = w bytes / (bandwidth * efficiency)
 
 compute_efficiency(t) is interpolated in log t between the profile's knots and constant outside.  Activation bytes: one
 read and one write of every linear layer's input and output.  Contexts are KV tokens that exist before the step.
-
-Decode attention as FlashAttention 3 deals it out (flash_prepare_scheduler.cu of vLLM's fork): n = ceil((c + 1) / 128)
-blocks of a context, b = ceil(1.1 * kv_heads * sum n / slots) for each multiprocessor, contexts with more are split in
-ceil(n / b) parts (at most 32), a tile is a part of one KV head, ``slots`` tiles run at once.  A tile alone takes
-``kv_block_s`` a block; from some 70 tiles on they share the bandwidth.  So beyond reading all bytes a layer costs
-
-    wave_s * (waves - 1) + kv_split_s if any is split
-      + blocks of a tile * max(0, kv_block_s - tiles of the last wave * block bytes / (bandwidth * kv efficiency))
-
-with wave_s = slots * per_kv_tile_s.  A step knows the sum and the maximum of its contexts only: up to 1.5 times the mean
-they pass more and more from equal (as above, exact to 1.5 % of kernel times) to uneven, where tiles end one by one and
-0.3 of a tile is left over on average (4 %).  Beside prompts all tiles are one launch: per_kv_tile_s a tile, no waves.
 
 Tensor parallelism divides weights, heads and vocabulary by the ranks and adds two all-reduces a layer: a first answer,
 never measured.  Quantised weights count with their bytes; fp8 computes at the GPU's fp8 rate where it has one, other
@@ -36,7 +24,6 @@ Two paths, equal to rounding: scalars (called each simulated step) and arrays (c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -129,7 +116,9 @@ class StepCost:
         self._p = c.roofline_exponent
         self._knots = np.log(np.asarray(c.compute_tokens))
         self._slowness = -np.log(np.asarray(c.compute_efficiency))
-        self._per_token = scale * profile.host.compute_scale * 2 * weights / linear_peak(weight_format(model, engine), gpu)
+        self._per_token = (
+            scale * profile.host.compute_scale * 2 * weights / linear_peak(weight_format(model, engine), gpu)
+        )
         self._weights_read = scale * weights * bytes_per_weight(model, engine) / (bandwidth * c.bandwidth_efficiency)
         self._head_per_row = scale * 2 * head / peak
         self._head_read = scale * head * 2.0 / (bandwidth * c.bandwidth_efficiency)
@@ -213,9 +202,7 @@ class StepCost:
             if prefill_tokens > 0:
                 decodes = step_formula.decodes_mixed_s(self.costs, decode_reqs, decode_context_sum)
             else:
-                decodes = step_formula.decodes_alone_s(
-                    self.costs, decode_reqs, decode_context_sum, decode_context_max
-                )
+                decodes = step_formula.decodes_alone_s(self.costs, decode_reqs, decode_context_sum, decode_context_max)
         return step_formula.gpu_s(self.costs, linear, head, num_reqs, decodes, prefill_attention)
 
     def decode_stretch_s(
@@ -288,27 +275,13 @@ class StepCost:
 
     # noise and range --------------------------------------------------------------------------------------------------
 
-    def gpu_noise(self, mode: int, normal: float) -> float:
-        """Factor on the GPU time of one step, mean 1; *normal* is a standard normal draw."""
-        sigma = self._gpu_sigma[mode]
-        return math.exp(sigma * (normal - 0.5 * sigma))
-
     def gpu_noise_array(self, mode: int, normals: Floats) -> Floats:
-        """The same as `gpu_noise` for many steps."""
+        """Return factors on the GPU times of steps, mean 1; *normals* are standard normal draws."""
         sigma = self._gpu_sigma[mode]
         return np.exp(sigma * (normals - 0.5 * sigma))
 
-    def launch_noise(self, mode: int, uniform: float) -> float:
-        """Factor on the launch of one step: its quantile at *uniform*, a draw from [0, 1)."""
-        quantiles = self._quantiles[mode]
-        if not quantiles:
-            return 1.0
-        place = uniform * (len(quantiles) - 2)
-        index = int(place)
-        return quantiles[index] + (quantiles[index + 1] - quantiles[index]) * (place - index)
-
     def launch_noise_array(self, mode: int, uniforms: Floats) -> Floats:
-        """The same as `launch_noise` for many steps."""
+        """Return factors on the launches of steps: the quantiles at *uniforms*, draws from [0, 1)."""
         quantiles = np.asarray(self._quantiles[mode])
         if not len(quantiles):
             return np.ones_like(uniforms)

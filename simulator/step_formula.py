@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-#: KV tokens of a block, the unit in which FlashAttention 3 deals out contexts (kBlockN of paged KV, head dimension 128).
+#: KV tokens of a block, the unit in which FlashAttention 3 deals out contexts (kBlockN of paged KV, heads of 128).
 KV_BLOCK = 128.0
 #: How much more than an even share of all blocks a tile may get before its context is split; most parts of one.
 SPLIT_MARGIN, MOST_SPLITS = 1.1, 32.0
@@ -67,7 +67,7 @@ def decodes_mixed_s(costs: Costs, decode_reqs: int, context_sum: float) -> float
 
 
 def decodes_alone_s(costs: Costs, decode_reqs: int, context_sum: float, context_max: float) -> float:
-    """Attention of a step of decodes only: see `simulator.step_cost`."""
+    """Attention of a step of decodes only: see `simulator.decode_attention`."""
     heads, slots = costs.kv_heads, costs.slots
     mean = context_sum / decode_reqs
     uneven = (context_max - mean) / (UNEVEN * mean + 1.0)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from calibration.fit import Folder, logged_version
-from calibration.host import measure_host, refresh_host
+from calibration.host import BELIEF, COMPUTE_BELIEF, measure_host, refresh_host
 from simulator import catalogue
 from simulator.errors import InputError
 from simulator.profile import Host, load_profile
@@ -19,9 +19,24 @@ def recorded_on(host, folder, bursts=BURSTS):
 
 def test_refresh_finds_a_slower_gpu_and_a_slower_cpu(tmp_path):
     host = recorded_on(Host(gpu_scale=1.05, cpu_scale=1.5), tmp_path)
-    assert host.gpu_scale == pytest.approx(1.05, abs=0.005)
+    assert host.gpu_scale == pytest.approx(1 + BELIEF * 0.05, abs=0.003)
     assert host.cpu_scale == pytest.approx(1.5, abs=0.01)
     assert host.launch_scale == pytest.approx(1.0, abs=0.03)
+
+
+def test_slower_prompts_are_told_from_slower_decodes(tmp_path):
+    prompts = [(1, 2048, 6), (4, 2048, 6), (1, 4000, 6), (2, 1500, 6)] * 2
+    host = recorded_on(Host(compute_scale=1.06), tmp_path, bursts=[*BURSTS, *prompts])
+    assert host.gpu_scale == pytest.approx(1.0, abs=0.003)
+    assert host.compute_scale == pytest.approx(1 + COMPUTE_BELIEF * 0.06, abs=0.015)
+
+
+def test_the_api_server_is_measured_where_bursts_came_and_went():
+    probes = [measured(folder, "probe") for folder in ("default", "mbt2048", "thrice")]
+    for host in probes:  # its own speed: the engine loop of these hosts is 1.2 to 1.5 times the profile's
+        assert 1.2 < host.cpu_scale < 1.6
+        assert 0.85 < host.cpu_scale * host.front_end_scale < 1.2
+    assert measured("clean", "c64").front_end_scale == 1.0  # one long burst tells nothing
 
 
 def test_slower_launches_alone_are_believed_as_far_as_there_are_launches(tmp_path):

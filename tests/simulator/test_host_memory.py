@@ -34,8 +34,13 @@ def test_swap_space_counts_by_rank_and_offload_over_all_ranks():
 
 
 def test_a_block_takes_its_bytes_and_two_copies_a_layer():
-    cost = host(kv_offloading_size=4.0).transfer
-    assert cost.seconds(10) == pytest.approx(10 * ((2 << 20) / (64e9 * 0.86) + 2 * 32 * 2.3e-6))
+    one_by_one = host(vllm_version="0.6.3", swap_space=4.0).transfer
+    assert one_by_one.seconds(10) == pytest.approx(10 * ((2 << 20) / (64e9 * 0.86) + 2 * 32 * 2.3e-6))
+
+
+def test_v1_hands_the_copies_of_a_job_over_at_once():
+    batched = host(kv_offloading_size=4.0).transfer
+    assert batched.seconds(10) == pytest.approx(10 * ((2 << 20) / (64e9 * 0.86) + 2 * 32 * 1.0e-6))
 
 
 def scenario(command, **more):

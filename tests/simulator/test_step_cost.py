@@ -1,12 +1,15 @@
+import gzip
+import json
 import math
 import timeit
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator import catalogue
+from simulator import catalogue, step_formula
 from simulator.engine_config import EngineConfig
 from simulator.profile import load_profile
 from simulator.step_cost import FULL, NONE, PIECEWISE, StepCost, linear_peak
@@ -62,42 +65,53 @@ def test_arrays_equal_scalars(many, model):
     assert all(math.isfinite(value) and value > 0 for value in scalars)
 
 
-@given(st.integers(1, 512), st.integers(1, 30_000), st.integers(1, 3000))
-def test_longer_contexts_cost_more(batch, context, more):
-    assert cost().gpu_s(*decode(batch, context + more)) > cost().gpu_s(*decode(batch, context))
+@given(st.integers(1, 512), st.integers(1, 15_000))
+def test_twice_the_context_costs_more_although_splits_make_small_steps_back(batch, context):
+    """As measured: 12 requests of 450 tokens take 15.5 us a layer, 11 take 20.2, for their tiles need a second wave."""
+    assert cost().gpu_s(*decode(batch, 2 * context + 256)) > cost().gpu_s(*decode(batch, context))
 
 
-def test_contexts_enter_linearly_so_that_stretches_can_be_extrapolated():
+def kernels():
+    """Measured decode attention of a layer: KV heads, contexts, microseconds; batches below 6 scatter and are left out."""
+    place = Path(__file__).parents[2] / "recordings" / "h200-vllm-0.24.0" / "kernels" / "decode-attention.jsonl.gz"
+    with gzip.open(place, "rt") as file:
+        rows = [json.loads(line) for line in file]
+    return [(row["kvh"], row["c"], row["us"]) for row in rows if len(row["c"]) >= 6]
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "even", "median", "most"),
+    [(8, True, 2.0, 7.0), (8, False, 5.0, 18.0), (32, True, 7.0, 21.0), (32, False, 9.0, 15.0)],
+)
+def test_decode_attention_is_dealt_out_as_the_kernel_does(kv_heads, even, median, most):
+    """Errors in % against kernel times on the card; launching and joining parts take 10.9 us at any size."""
+    fitted = {"kv_block_s": 1.04e-6, "kv_split_s": 0.6e-6, "per_kv_tile_s": 22.5e-9, "kv_bandwidth_efficiency": 0.931}
+    gpu_time = PROFILE.gpu_time.model_copy(update=fitted)
+    model = "meta-llama/Llama-3.1-8B" if kv_heads == 8 else "meta-llama/Llama-2-7b-hf"
+    costs = cost(model, profile=PROFILE.model_copy(update={"gpu_time": gpu_time})).costs
+    errors = []
+    for heads, contexts, us in kernels():
+        if heads == kv_heads and (len(set(contexts)) == 1) == even:
+            seconds = step_formula.decodes_alone_s(costs, len(contexts), float(sum(contexts)), float(max(contexts)))
+            errors.append(abs(100 * ((10.9 + 1e6 * seconds / 32) / us - 1)))
+    assert len(errors) > 20
+    assert np.median(errors) < median
+    assert np.percentile(errors, 95) < most
+
+
+def test_one_request_more_can_cost_a_second_wave():
+    """17 requests of 8 KV heads are 136 tiles on 132 slots: measured 189.7 and 290.8 us a layer at 12,000 tokens."""
     times = cost()
-    at = [times.gpu_s(*decode(100, context)) for context in (1000, 2000, 3000)]
-    assert at[1] - at[0] == pytest.approx(at[2] - at[1], rel=1e-9)
+    full, waved = (times.gpu_s(*decode(batch, 12_000, 24)) - times.gpu_s(*decode(batch, 0, 24)) for batch in (16, 17))
+    assert waved / full == pytest.approx(290.8 / 189.7, rel=0.12)
 
 
-def test_the_measured_sizes_of_a_step():
-    """Recorded: 4.8 ms for one decode, 9.9 ms for 256 at context 44, 46 ms for a prompt of 2,048, 200 ms for 8,192."""
+def test_uneven_contexts_have_no_waves_but_stragglers():
     times = cost()
-    assert times.gpu_s(*decode(1, 44)) == pytest.approx(4.8e-3, rel=0.03)
-    assert times.gpu_s(*decode(256, 44)) == pytest.approx(9.9e-3, rel=0.05)
-    assert times.gpu_s(*prefill(2048)) == pytest.approx(45e-3, rel=0.06)
-    assert times.gpu_s(*prefill(8192)) == pytest.approx(207e-3, rel=0.05)
-
-
-def test_one_profile_serves_other_models():
-    """Recorded on the 32B: 17.6 ms for one decode; the profile is the 8B's."""
-    assert cost("Qwen/Qwen2.5-32B").gpu_s(*decode(1, 44)) == pytest.approx(17.6e-3, rel=0.03)
-
-
-def test_a_waved_batch_costs_more_per_token_than_a_full_one():
-    """17 requests of 8 KV heads are 136 tiles on 132 slots: nearly half of the second wave is empty."""
-    times = cost()
-    full, waved = (
-        (times.gpu_s(*decode(batch, 8000, 24)) - times.gpu_s(*decode(batch, 0, 24))) / batch for batch in (16, 17)
-    )
-    assert waved > full * 1.1
-
-
-def test_imbalance_costs():
-    assert cost().gpu_s(*decode(8, 1000, longest=8000)) > cost().gpu_s(*decode(8, 1000))
+    even, uneven = ([times.gpu_s(*decode(batch, 4000, longest=most)) for batch in (16, 17)] for most in (4000, 9000))
+    assert even[1] / even[0] > 1.1
+    assert 1.0 < uneven[1] / uneven[0] < 1.05
+    assert even[0] < uneven[0] < even[1]
 
 
 def test_reading_kv_beside_a_prefill_is_slower():
@@ -161,21 +175,18 @@ def test_launches_without_a_graph_take_longest_and_more_after_sleep():
 def test_launch_noise_is_the_quantile_function():
     times = cost()
     quantiles = PROFILE.noise.none.launch_quantiles
-    assert times.launch_noise(NONE, 0.0) == quantiles[0]
-    assert times.launch_noise(NONE, 0.5) == pytest.approx(quantiles[5])
-    assert times.launch_noise(NONE, 1 - 1e-12) == pytest.approx(quantiles[-1])
-    assert times.launch_noise(FULL, 0.99) == 1.0
+    found = times.launch_noise_array(NONE, np.array([0.0, 0.5, 1 - 1e-12]))
+    assert found == pytest.approx([quantiles[0], quantiles[5], quantiles[-1]])
+    assert times.launch_noise_array(FULL, np.array([0.99])) == [1.0]
     uniforms = np.random.default_rng(0).random(50)
-    assert times.launch_noise_array(NONE, uniforms).tolist() == pytest.approx(
-        [times.launch_noise(NONE, uniform) for uniform in uniforms.tolist()]
-    )
+    between = np.interp(uniforms, np.linspace(0, 1, len(quantiles)), quantiles)
+    assert times.launch_noise_array(NONE, uniforms) == pytest.approx(between)
 
 
 def test_gpu_noise_has_mean_one():
     normals = np.random.default_rng(0).standard_normal(20_000)
     factors = cost().gpu_noise_array(FULL, normals)
     assert factors.mean() == pytest.approx(1.0, abs=0.001)
-    assert factors[0] == pytest.approx(cost().gpu_noise(FULL, float(normals[0])))
 
 
 def test_leaving_the_hull_names_the_dimensions():
