@@ -28,7 +28,7 @@ def not_measured(scenario: Scenario, profile: Profile) -> list[str]:
     if not source.calibrated:
         note = source.note.removeprefix("uncalibrated: ")
         return [f"{gpu}: no calibrated profile; a roofline with {note}", *_engine(scenario, profile)]
-    found = []
+    found = [f"profile {profile.name}: {source.note}"] if source.note else []
     if source.gpu != gpu:
         found.append(f"profile {profile.name} was calibrated on {source.gpu}, used for {gpu}")
     if not _same_model(source.model, scenario.model):

@@ -4,7 +4,8 @@ The GPU-time coefficients are physical (efficiencies, overheads per layer and pe
 `ModelSpec`, rates from `GpuSpec`, so one profile serves other models of the same kind on the same GPU.
 `simulator.step_cost` holds the formulas; `calibration` writes profiles; ``profiles/`` holds the shipped ones.
 
-Seconds everywhere.  Later versions only add fields; a file of a newer schema is refused.
+Seconds everywhere.  A file of a newer schema is refused.  One of schema 1, in which decode attention had another form,
+is read with that form's two fields left out, and says so in its provenance.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from simulator.errors import InputError, input_error
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+#: Fields of schema 1 that are no more.
+_RETIRED = ("imbalance_factor", "partial_wave_factor")
 
 
 class Section(BaseModel):
@@ -220,7 +223,7 @@ class Provenance(Section):
 class Profile(Section):
     """Everything `simulator.step_cost` and `simulator.front_end` need to know about time."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     name: str
     gpu_time: GpuTime
     launch: Launch
@@ -263,9 +266,24 @@ def parse_profile(text: str, what: str) -> Profile:
             f"{what}: schema_version {version} is newer than this servecast reads ({SCHEMA_VERSION}); update it"
         )
     try:
-        return Profile.model_validate(data)
+        return Profile.model_validate(_renewed(data) if version == 1 else data)
     except ValidationError as error:
         raise input_error(error, what) from None
+
+
+def _renewed(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile of schema 1 as one of schema 2."""
+    gpu_time, source, spread = (dict(data.get(name) or {}) for name in ("gpu_time", "provenance", "covariance"))
+    names = [str(name) for name in spread.get("names", ())]
+    kept = [k for k, name in enumerate(names) if name.removeprefix("gpu_time.") not in _RETIRED]
+    if len(kept) < len(names):
+        matrix = spread.get("matrix", ())
+        spread |= {"names": [names[k] for k in kept], "matrix": [[matrix[k][other] for other in kept] for k in kept]}
+    for name in _RETIRED:
+        gpu_time.pop(name, None)
+    old = "fitted before the form of decode attention changed; fit it again: servecast calibrate fit"
+    source["note"] = f"{source['note']}; {old}" if source.get("note") else old
+    return data | {"schema_version": 2, "gpu_time": gpu_time, "provenance": source, "covariance": spread}
 
 
 def _read(path: Path) -> str:

@@ -85,11 +85,12 @@ def _send(s: State) -> None:
     request.sent_s = w.now_s
     request.engine_s = request.scheduled_s = request.first_token_s = request.latest_s = float("nan")
     w.next_row += 1
-    # Processor sharing: virtual time advances at 1/n of real time.
+    # Processor sharing in order of arrival: virtual time advances at 1/n of real time, nobody overtakes.
     demand_s = p.request_demand_s + p.request_demand_per_token_s * row.num_prompt
     _advance_jobs(s)
     w.job_order += 1
-    push(s.jobs, w.num_jobs, w.virtual_s + demand_s, w.job_order, 0, slot)
+    w.last_job_s = max(w.last_job_s, w.virtual_s + demand_s)
+    push(s.jobs, w.num_jobs, w.last_job_s, w.job_order, 0, slot)
     w.num_jobs += 1
     _arm(s)
 

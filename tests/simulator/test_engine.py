@@ -47,6 +47,14 @@ def test_the_front_end_shares_its_processor_and_delivers_through_one_queue():
     assert records.first_token_s.tolist() == [3.75, 3.75]
 
 
+def test_requests_sent_at_once_reach_the_engine_in_the_order_of_sending_whatever_their_lengths():
+    front_end = INSTANT.model_copy(update={"request_demand_per_token_s": 0.125, "request_demand_s": 0.5})
+    records = serve([4, 24, 8], [1, 1, 1], [0, 0, 0], costs=Costs(front_end=front_end))
+    # They need 1, 3.5 and 1.5 s.  The first is served by a third of the processor, then the others by a half each; the
+    # last one waits for the second.
+    assert records.engine_arrival_s.tolist() == [3, 8, 8]
+
+
 def test_a_closed_loop_sends_the_next_request_when_the_response_is_complete():
     records = serve([1] * 3, [2] * 3, concurrency=1)
     assert records.sent_s.tolist() == [0, 2, 4]

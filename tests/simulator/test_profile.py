@@ -8,15 +8,15 @@ from simulator.profile import Profile, load_profile, parse_profile
 SHIPPED = ["h200-llama-3.1-8b", "h200-qwen2.5-32b"]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_profile_says_where_every_number_comes_from(name):
+@pytest.mark.parametrize(("name", "day"), [*zip(SHIPPED, ("2026-11-30", "2026-12-01"), strict=True)])
+def test_a_shipped_profile_says_where_every_number_comes_from(name, day):
     profile = load_profile(name)
     source = profile.provenance
     assert profile.name == name
     assert source.calibrated
     assert source.gpu == "H200"
     assert source.vllm_version == "0.24.0"
-    assert source.measured == "2026-11-30"
+    assert source.measured == day
     assert source.command.startswith("vllm serve ")
     assert [file.name.split(".")[0] for file in source.files][:2] == ["calib", "calib"]
     assert profile.residuals["decode"].median_percent < 2
@@ -26,6 +26,17 @@ def test_a_shipped_profile_says_where_every_number_comes_from(name):
 def test_json_round_trip_is_exact():
     profile = load_profile(SHIPPED[0])
     assert parse_profile(profile.model_dump_json(), "again") == profile
+
+
+def test_a_profile_of_schema_1_is_read_and_says_that_it_is_old():
+    old = json.loads(load_profile(SHIPPED[0]).model_dump_json())
+    old |= {"schema_version": 1}
+    old["gpu_time"] |= {"imbalance_factor": 1.6, "partial_wave_factor": 0.3}
+    old["covariance"] = {"names": ["gpu_time.step_s", "gpu_time.imbalance_factor"], "matrix": [[0.1, 0.0], [0.0, 0.2]]}
+    found = parse_profile(json.dumps(old), "old.json")
+    assert (found.covariance.names, found.covariance.matrix) == (("gpu_time.step_s",), ((0.1,),))
+    assert "fit it again: servecast calibrate fit" in found.provenance.note
+    assert parse_profile(found.model_dump_json(), "new.json") == found
 
 
 def changed(**changes):
@@ -42,7 +53,7 @@ def changed(**changes):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (changed(schema_version=2), "schema_version 2 is newer"),
+        (changed(schema_version=3), "schema_version 3 is newer"),
         (changed(schema_version=0), "schema_version"),
         (changed(gpu_time__bandwith_efficiency=0.8), "bandwith_efficiency"),
         (changed(gpu_time__bandwidth_efficiency=-1), "gpu_time.bandwidth_efficiency"),

@@ -72,7 +72,7 @@ def test_twice_the_context_costs_more_although_splits_make_small_steps_back(batc
 
 
 def kernels():
-    """Measured decode attention of a layer: KV heads, contexts, microseconds; batches below 6 scatter and are left out."""
+    """Measured decode attention of a layer: KV heads, contexts, microseconds; not batches below 6, which scatter."""
     place = Path(__file__).parents[2] / "recordings" / "h200-vllm-0.24.0" / "kernels" / "decode-attention.jsonl.gz"
     with gzip.open(place, "rt") as file:
         rows = [json.loads(line) for line in file]
