@@ -79,6 +79,7 @@ class ApiServer:
         self._sharing = ProcessorSharing()
         self._generation = 0
         self._on_their_way = 0
+        self._sent_on_s = 0.0  # when the latest is at the engine's input thread
         self._input_free_s = 0.0
         #: No request is on its way for less than this.
         self.least_delay_s = times.request_demand_s + times.request_latency_s
@@ -111,7 +112,8 @@ class ApiServer:
         row = self._sharing.depart(self._env.now)
         latency_s = self._times.request_latency_s
         latency_s += self._times.request_latency_per_token_s * self._prompt_tokens[row]
-        sent_on = self._env.timeout(latency_s)
+        self._sent_on_s = max(self._sent_on_s, self._env.now + latency_s)
+        sent_on = self._env.timeout(self._sent_on_s - self._env.now)
         sent_on.callbacks.append(lambda _event: self._decode(row))
         self._arm()
 

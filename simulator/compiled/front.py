@@ -128,7 +128,8 @@ def depart(s: State) -> None:
     pop(s.jobs, w.num_jobs)
     w.num_jobs -= 1
     latency_s = p.request_latency_s + p.request_latency_per_token_s * s.requests[slot].num_prompt
-    announce(s, latency_s, LATENCY, slot)
+    w.sent_on_s = max(w.sent_on_s, w.now_s + latency_s)
+    announce(s, w.sent_on_s - w.now_s, LATENCY, slot)
     _arm(s)
 
 

@@ -95,7 +95,7 @@ WORLD = _fields(
     "num_free head fresh tail tail_last free_lane "
     # buffers
     "planned emitted ended runs pauses most_tokens most_decodes longest_context finished",
-    "now_s alarm_s client_s engine_s virtual_s last_job_s jobs_at_s input_free_s cpu_free_s gpu_end_s tail_s "
+    "now_s alarm_s client_s engine_s virtual_s last_job_s jobs_at_s sent_on_s input_free_s cpu_free_s gpu_end_s tail_s "
     "delivered_s prefill_attention end_s used_share used_since_s used_integral_s used_most",
 )
 
