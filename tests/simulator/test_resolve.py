@@ -505,6 +505,7 @@ def test_capture_sizes_of_flag_and_compilation_config():
          ("KV offloading by lmcache",)),
         ("--kv-transfer-config '{\"kv_connector\": \"NixlConnector\"}'", "meta-llama/Llama-3.1-8B", ("KV transfer",)),
         ("--cpu-offload-gb 4", "meta-llama/Llama-3.1-8B", ("CPU weight offload",)),
+        ("--dtype float32", "meta-llama/Llama-3.1-8B", ("float32",)),
         ("", "Qwen/Qwen3-30B-A3B", ("mixture of experts",)),
         ("", "deepseek-ai/DeepSeek-V3", ("mixture of experts", "MLA")),
         ("", "mistralai/Mistral-7B-v0.1", ("sliding window",)),
