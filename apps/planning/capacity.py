@@ -76,6 +76,8 @@ _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
 _PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 50, 4000, 20_000
 _PER_USER, _LONGER, _CONFIRMATIONS = 4, 3, 2
+#: Of a rate that a server keeps up with, so much at least is answered within a run that is long enough.
+_ANSWERED = 0.8
 
 
 def requests_for(in_system: float) -> int:
@@ -174,6 +176,8 @@ class _Search:
         notes = list(dict.fromkeys(warning for point in ends for run in point.runs for warning in run.warnings))
         if not all(run.window.settled for run in ends[-1].runs):
             notes.append("some runs found no steady state in their first half; longer ones (--num-prompts) would tell")
+        if found.low is not None and self.axis == "rate" and not is_recorded(self.scenario):
+            notes += self._too_short(self.points[found.low])
         return Capacity(
             scenario=self.scenario,
             slo=self.slo,
@@ -190,6 +194,17 @@ class _Search:
             draws=draws,
             notes=tuple(notes),
         )
+
+    def _too_short(self, point: Point) -> list[str]:
+        """Say so if a run ends before its requests could pile up: it would meet the SLO at any load."""
+        sent = point.load * requests_per_arrival(self.scenario)
+        answered = sum(run.metrics["request_throughput"] or 0.0 for run in point.runs) / len(point.runs)
+        if answered >= _ANSWERED * sent:
+            return []
+        return [
+            f"the runs are too short to tell: {sent:,.4g} requests/s are sent and {answered:,.4g} answered, so they "
+            "end before a queue can grow; the true capacity is lower, raise --num-prompts"
+        ]
 
     # runs -------------------------------------------------------------------------------------------------------------
 

@@ -26,13 +26,19 @@ def test_a_capacity_is_told_with_its_limit_its_cost_and_what_to_run_next(queue, 
         "--price", "3.6", "--target-users", "20", "--gpus", "3", "--growth", "100%/month", "--horizon", "1",
     )  # fmt: skip
     assert code == 0, err
-    assert out.startswith("Capacity: 7 clients within e2el_p99=750ms\n")
+    assert out.startswith("Capacity: 7 clients within e2el_p99=750ms (NOT CALIBRATED: a first answer)\n")
     assert "Breaks:   e2el_p99, at 8 clients" in out
     assert "max_num_seqs: the running list is full" in out
     assert "3 GPUs carry 21 clients: enough for 20" in out
     assert "vllm serve meta-llama/Llama-3.1-8B" in out
     assert "vllm bench serve" in out
     assert err == "" or "warning" in err
+
+
+def test_an_uncalibrated_capacity_says_so_in_its_first_line_and_in_json(capsys):
+    words = ["capacity", SERVE, "--gpu", "L4", "--slo", "ttft_p99=1s", *FAST]
+    assert "(NOT CALIBRATED: a first answer)" in run(capsys, *words)[1].splitlines()[0]
+    assert json.loads(run(capsys, *words, "--format", "json")[1])["calibrated"] is False
 
 
 @pytest.mark.parametrize(
