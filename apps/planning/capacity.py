@@ -34,6 +34,7 @@ from apps.planning.measure import Ask, Run, everything, measure
 from apps.planning.points import Point
 from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.slo import Slo
+from apps.planning.steady import too_short
 from simulator import errors
 from simulator.scenario import Scenario
 
@@ -76,8 +77,6 @@ _STEP_UP, _STEPS_UP = 1.35, 12
 #: Requests per run: so many for each request in the system at a time, between bounds.
 _PER_REQUEST_IN_SYSTEM, _LEAST, _MOST = 50, 4000, 20_000
 _PER_USER, _LONGER, _CONFIRMATIONS = 4, 3, 2
-#: Of a rate that a server keeps up with, so much at least is answered within a run that is long enough.
-_ANSWERED = 0.8
 
 
 def requests_for(in_system: float) -> int:
@@ -196,15 +195,9 @@ class _Search:
         )
 
     def _too_short(self, point: Point) -> list[str]:
-        """Say so if a run ends before its requests could pile up: it would meet the SLO at any load."""
-        sent = point.load * requests_per_arrival(self.scenario)
         answered = sum(run.metrics["request_throughput"] or 0.0 for run in point.runs) / len(point.runs)
-        if answered >= _ANSWERED * sent:
-            return []
-        return [
-            f"the runs are too short to tell: {sent:,.4g} requests/s are sent and {answered:,.4g} answered, so they "
-            "end before a queue can grow; the true capacity is lower, raise --num-prompts"
-        ]
+        found = too_short(point.load * requests_per_arrival(self.scenario), answered)
+        return [] if found is None else [found]
 
     # runs -------------------------------------------------------------------------------------------------------------
 

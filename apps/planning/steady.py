@@ -129,3 +129,20 @@ def _growth(records: Records, sent: Floats, when: Window) -> tuple[float, bool]:
     growth = (after - before) / max(1.0, came)
     noise = GROWTH_DEVIATIONS * math.sqrt(max(1.0, (before + after) / 2))
     return growth, not (growth > GROWTH_SHARE and after - before > noise)
+
+
+#: Of a rate that a server keeps up with, so much at least is answered within a run that is long enough.
+_ANSWERED = 0.8
+
+
+def too_short(sent: float, answered: float) -> str | None:
+    """Return a warning if a run ended before its requests could pile up: it would meet an SLO at any load.
+
+    *sent* and *answered* are requests/s, of the load and as measured.
+    """
+    if answered >= _ANSWERED * sent:
+        return None
+    return (
+        f"the runs are too short to tell: {sent:,.4g} requests/s are sent and {answered:,.4g} answered, so they end "
+        "before a queue can grow; the true capacity is lower, raise --num-prompts"
+    )
