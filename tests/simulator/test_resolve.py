@@ -359,6 +359,7 @@ def test_a_forced_backend_takes_its_own_sizes_only():
         ("--gpu-memory-utilization 0", r"must be in \(0, 1\], got 0"),
         ("--gpu-memory-utilization 1.1", r"must be in \(0, 1\]"),
         ("--gpu-memory-utilization 90", "did you mean 0.9"),
+        ("--gpu-memory-utilization 1.2", "got 1.2; use e.g. 0.9"),
         ("--watermark 1", r"must be in \[0, 1\)"),
         ("--watermark -0.1", r"must be in \[0, 1\)"),
         ("--scheduling-policy fair", "fcfs, priority, got 'fair'; there is no fair policy"),
