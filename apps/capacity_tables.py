@@ -36,7 +36,10 @@ def answer(found: Capacity) -> str:
     lines[0] += marked
     if found.interval is not None:
         low, high = (amount(found, load) for load in found.interval)
-        lines.append(f"Interval: {low} to {high} (90 %: fitted times, hosts from run to run, chance)")
+        lacks = (
+            "" if found.is_calibrated else "; TOO NARROW, how far an answer that is not calibrated is off is not in it"
+        )
+        lines.append(f"Interval: {low} to {high} (90 %: fitted times, hosts from run to run, chance{lacks})")
     between = found.undecided_between
     if between is not None and found.next_load is not None:
         low, high = (amount(found, load) for load in between)

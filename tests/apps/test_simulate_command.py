@@ -79,6 +79,8 @@ def test_rows_per_request_and_per_second_are_written(asked, tmp_path):
         (["vllm serve m", "--rate", "1", "--prompt-tokens", "-5"], "length '-5'"),
         (["vllm serve m", "--scenario", "s.json"], "--scenario already holds"),
         (["--scenario", "none.json"], "none.json: cannot be read"),
+        (["vllm serve m", "--rate", "1", "--workers", "0"], "'--workers'"),
+        (["--scenario", "s.json", "--intervals", "--replications", "0"], "contradict each other"),
         (["--scenario", "s.json", "--per-request", "no/such/folder.csv"], "there is no folder no/such"),
     ],
 )
