@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,6 +102,7 @@ def simulate_command(
         --profile h200-llama-3.1-8b --rate 12 \\
         --prompt-tokens lognormal:300:1.0:8:4000 --output-tokens lognormal:180:0.8
     """
+    from apps.planning.steady import overload
     from simulator.errors import InputError
     from simulator.simulate import simulate
 
@@ -118,6 +120,8 @@ def simulate_command(
         raise InputError("--intervals and --replications 0 contradict each other; leave one of them out")
     wanted = replications if replications is not None else 20 if intervals else 0
     result = _with_intervals(question, wanted, workers) if wanted else simulate(question)
+    if (told := overload(result)) is not None:
+        result = replace(result, warnings=(*result.warnings, told))
     seconds = None if timeline is None else result.timeline  # may be refused: before anything is written
     if save_scenario is not None:
         write_file(save_scenario, question.to_text(str(save_scenario)))
