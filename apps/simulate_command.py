@@ -295,10 +295,10 @@ def replica_table(summary: dict[str, Any]) -> Table:
         for one in summary["replicas"]
     ]  # fmt: skip
     title = (
-        f"{summary['router']}; {number(summary['replicas_mean'], 1)} replicas on average, "
-        f"{summary['replicas_max']} at most, {number(summary['gpu_hours'], 3)} GPU hours"
+        f"{summary['router']}; {number(summary['replicas_mean'], 1)} replicas paid for on average, "
+        f"{summary['replicas_max']} ready at most, {number(summary['gpu_hours'], 3)} GPU hours"
     )
-    columns = ["replica", "requests", "utilisation %", "prefix hits %", "TTFT mean (ms)", "TTFT p99", "from s", "to s"]
+    columns = ["replica", "requests", "GPU busy %", "prefix hits %", "TTFT mean (ms)", "TTFT p99", "from s", "to s"]
     return Table(columns=columns, rows=rows, title=title, right=range(8))
 
 
