@@ -22,18 +22,24 @@ def amount(found: Capacity, load: float) -> str:
 
 def answer(found: Capacity) -> str:
     """Return the answer in a few lines: how much, how sure, what breaks first, and why."""
+    marked = "" if found.is_calibrated else " (NOT CALIBRATED: a first answer)"
     if found.load is None:
         lowest = found.points[0]
         return (
             f"No load meets {found.slo}: {found.target} is missed even at {amount(found, lowest.load)} {found.unit}"
+            + marked
             + (f"\nLimit:    {found.limit.title}: {found.limit.why}" if found.limit else "")
         )
     lines = [f"Capacity: {amount(found, found.load)} {found.unit} within {found.slo}"]
     if found.next_load is None:
         lines[0] = f"Capacity: at least {amount(found, found.load)} {found.unit}: nothing broke {found.slo} so far"
+    lines[0] += marked
     if found.interval is not None:
         low, high = (amount(found, load) for load in found.interval)
-        lines.append(f"Interval: {low} to {high} (90 %: fitted times, hosts from run to run, chance)")
+        lacks = (
+            "" if found.is_calibrated else "; TOO NARROW, how far an answer that is not calibrated is off is not in it"
+        )
+        lines.append(f"Interval: {low} to {high} (90 %: fitted times, hosts from run to run, chance{lacks})")
     between = found.undecided_between
     if between is not None and found.next_load is not None:
         low, high = (amount(found, load) for load in between)

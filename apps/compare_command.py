@@ -188,11 +188,12 @@ def difference_table(rows: list[dict[str, Any]]) -> Table:
         line = [row["metric"], text(row["a"]), text(row["b"]), text(row["difference"], "+")]
         line.append("-" if percent is None else f"{percent:+.1f}")
         if with_noise:
-            line += [text(row.get("low"), "+"), text(row.get("high"), "+"), row.get("verdict", "-")]
+            line += [text(row.get(key), "+") for key in ("mean_difference", "low", "high")]
+            line.append(row.get("verdict", "-"))
         cells.append(line)
     columns = ["metric", "A", "B", "B - A", "%"]
-    columns += ["90 % low", "high", "verdict"] if with_noise else []
-    return Table(columns=columns, rows=cells, right=range(1, 7 if with_noise else 5))
+    columns += ["mean of all seeds", "90 % low", "high", "verdict"] if with_noise else []
+    return Table(columns=columns, rows=cells, right=range(1, 8 if with_noise else 5))
 
 
 def format_(value: float, sign: str, digits: int) -> str:

@@ -191,8 +191,11 @@ def _token_words(late: LateToken) -> str:
         "left out": f"it was left out of at least one step before {step}" + (f"; meanwhile prompts{by}" if by else ""),
         "mixed step": f"{step} also computed prompts{by}",
         "graph": f"{step} ran with {MODES[late.mode]}, unlike most decode steps",
+        "next launch": f"{step} was done, but the CPU took its result only after it had launched the next step, "
+        f"{late.next_tokens:,} tokens with {MODES.get(late.next_mode, 'no CUDA graph')}"
+        + (f", among them prompts{by}" if by else ""),
         "front end": f"{1e3 * late.delivery_s:,.2f} ms of it passed between the engine and the client",
-        "step": f"{step} took its usual time and noise; nothing else happened",
+        "step": f"{step} took its usual time and noise; no other cause is known",
     }
     return head + causes[late.cause] + "."
 

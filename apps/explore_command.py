@@ -44,7 +44,7 @@ def explore_command(port: Port = 8501, host: Host = "127.0.0.1", workers: Worker
         from apps.ui.work import WORKERS, desk
     except ImportError as error:
         raise InputError(
-            f"the explorer needs {error.name}, which is not installed; pip install 'servecast[explorer]'"
+            f"the explorer needs {error.name}, which is not installed; pip install 'streamlit>=1.60' plotly pebble"
         ) from None
     _check_free(host, port)
     os.environ[WORKERS] = str(workers)

@@ -94,6 +94,8 @@ def check_places(*paths: Path | None) -> None:
     """Refuse, before any work, a file whose folder does not exist, and two outputs in one file; ``-`` is stdout."""
     from simulator.errors import InputError
 
+    if sum(str(path) == "-" for path in paths) > 1:
+        raise InputError("two outputs would be written to stdout (-); give all but one a file")
     files = [path for path in paths if path is not None and str(path) != "-"]
     for path in files:
         if not path.parent.is_dir():
@@ -104,14 +106,20 @@ def check_places(*paths: Path | None) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside *path*, which takes its place when the block ends well and vanishes when not."""
+    """Give a temporary path beside *path*, which takes its place when the block ends well and vanishes when not.
+
+    A symbolic link is followed, never replaced; stdout (``-``), devices and pipes are written as they are.
+    """
     from simulator.errors import InputError
 
+    path = Path("/dev/stdout") if str(path) == "-" else path
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a directory; give a file name")
-    if path.exists() and not path.is_file():  # a pipe or a device: nothing to rename
+    is_stream = path.is_relative_to("/dev") or path.is_relative_to("/proc")
+    if path.exists() and (is_stream or not path.is_file()):  # nothing to rename
         yield path
         return
+    path = path.resolve()
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

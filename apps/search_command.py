@@ -107,9 +107,12 @@ def search_command(
         raise InputError("give a load (--rate R ...) to compare under it, or an --slo to search each one's capacity")
     rest: dict[str, Any] = {"over_length": over_length, "seed": seed}
     workload = options.workload(**(source if fixed else {**source, "rate": 1.0}))
+    asked = parse_space(over) if over else None
+    if gpu is None and profile is None and asked is not None and asked.gpus:
+        gpu = asked.gpus[0]
     rest |= {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
     scenario = Scenario.from_command(command, workload=workload, **rest)
-    space = parse_space(over) if over else default_space(scenario)
+    space = asked or default_space(scenario)
     question = _question(scenario, fixed, slo, latency, num_prompts, _prices(price, scenario, space))
     goal = goal_of(question, _objective(objective, question, space))
     if overwrite and output is not None:

@@ -32,7 +32,8 @@ def show(rows: list[Row], question: Question, space: Space, goal: Goal, format: 
             lines.append(f"{status}, e.g. {_words(first['config'])}: {first['reason']}")
     parts: list[Table | str] = ["\n".join(lines)]
     if best:
-        parts += [_table(best[:_SHOWN], question, space, goal), "Cheapest:  " + _next(question, best[0])]
+        praise = "Cheapest" if goal.objective == "cost" else "Most per GPU"
+        parts += [_table(best[:_SHOWN], question, space, goal), f"{praise}:  {_next(question, best[0])}"]
     else:
         parts.append("Nothing holds" + (f" {question.slo}" if question.slo else ""))
     frontier = [row["config"] for row in best]
@@ -43,7 +44,19 @@ def show(rows: list[Row], question: Question, space: Space, goal: Goal, format: 
     emit(format, table=parts, data=data, rows=flat)
     if any(row["calibrated"] is False for row in best):
         say("warning: some of these are not calibrated (another GPU, model or way of running than the profile's)")
+    for text in dict.fromkeys(_too_short(row, question) for row in best[:_SHOWN]):
+        if text is not None:
+            say(f"warning: {text}")
     return bool(best)
+
+
+def _too_short(row: Row, question: Question) -> str | None:
+    from apps.planning.load import is_recorded, requests_per_arrival
+    from apps.planning.steady import too_short
+
+    if question.mode != "capacity" or question.axis != "rate" or is_recorded(question.scenario):
+        return None
+    return too_short(row["load"] * requests_per_arrival(question.scenario), row["request_throughput"] or 0.0)
 
 
 def _numbers(row: Row) -> dict[str, Any]:
@@ -58,6 +71,7 @@ def _words(config: dict[str, Any]) -> str:
 
 def _table(best: list[Row], question: Question, space: Space, goal: Goal) -> Table:
     """Return the frontier: what varies, then the numbers."""
+    from apps.planning.limits import TITLES
     from apps.planning.sweep_values import text_of
 
     varied = [name for name, values in space.axes.items() if len(values) > 1]
@@ -72,7 +86,7 @@ def _table(best: list[Row], question: Question, space: Space, goal: Goal) -> Tab
         [
             *(text_of(row["config"][name]) for name in varied),
             *("-" if row[key] is None else f"{row[key]:,.{digits}f}" for _, key, digits in numbers),
-            row["limit"] or "",
+            TITLES[row["limit"]] if row["limit"] else "",
         ]
         for row in best
     ]
@@ -94,6 +108,7 @@ def _next(question: Question, row: Row) -> str:
     from apps.planning.variants import args_of
 
     ready = prepared(question, tuple(row["config"].items()), args_of(question.scenario))
-    replicas = row["config"].get("replicas", 1)
+    replicas, gpu = row["config"].get("replicas", 1), row["config"].get("gpu")
     line = serve_command(ready.server) if isinstance(ready, Task) else ""
-    return line if replicas == 1 else f"{line}  ({replicas} of them)"
+    where = [f"on {gpu}"] * (gpu is not None) + [f"{replicas} of them"] * (replicas != 1)
+    return f"{line}  ({', '.join(where)})" if where else line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,7 @@ Intervals = Annotated[bool, typer.Option("--intervals", help="Also show the 90 %
 Replications = Annotated[
     int | None, typer.Option("--replications", help="Simulations an interval is made of; implies --intervals. [20]")
 ]
-Workers = Annotated[int, typer.Option("--workers", help="Processes that share the replications.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes that share the replications.")]
 Replicas = Annotated[int | None, typer.Option("--replicas", help="Servers behind a router, each like this one. [1]")]
 Router = Annotated[
     str | None,
@@ -101,6 +102,8 @@ def simulate_command(
         --profile h200-llama-3.1-8b --rate 12 \\
         --prompt-tokens lognormal:300:1.0:8:4000 --output-tokens lognormal:180:0.8
     """
+    from apps.planning.steady import overload
+    from simulator.errors import InputError
     from simulator.simulate import simulate
 
     check_places(output, per_request, timeline, save_scenario)
@@ -113,8 +116,12 @@ def simulate_command(
     server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
     fleet = fleet_settings(replicas, router, autoscale)
     question = _question(command, scenario, server, source, {"over_length": over_length, "seed": seed}, fleet)
+    if intervals and replications == 0:
+        raise InputError("--intervals and --replications 0 contradict each other; leave one of them out")
     wanted = replications if replications is not None else 20 if intervals else 0
     result = _with_intervals(question, wanted, workers) if wanted else simulate(question)
+    if (told := overload(result)) is not None:
+        result = replace(result, warnings=(*result.warnings, told))
     seconds = None if timeline is None else result.timeline  # may be refused: before anything is written
     if save_scenario is not None:
         write_file(save_scenario, question.to_text(str(save_scenario)))
@@ -263,6 +270,8 @@ def interval_table(summary: dict[str, Any]) -> Table:
     } | {"request_throughput": "requests/s", "output_throughput": "output tokens/s"}
     rows = [[title, number(summary[key]), *map(number, found[key])] for key, title in wanted.items() if key in found]
     title = f"{100 * found['level']:.0f} % intervals of {found['replications']} replications"
+    if found.get("lacks"):
+        title += f"; TOO NARROW, they do not contain {', '.join(found['lacks'])}"
     return Table(columns=["metric", "predicted", "low", "high"], rows=rows, title=title, right=[1, 2, 3])
 
 
@@ -286,10 +295,10 @@ def replica_table(summary: dict[str, Any]) -> Table:
         for one in summary["replicas"]
     ]  # fmt: skip
     title = (
-        f"{summary['router']}; {number(summary['replicas_mean'], 1)} replicas on average, "
-        f"{summary['replicas_max']} at most, {number(summary['gpu_hours'], 3)} GPU hours"
+        f"{summary['router']}; {number(summary['replicas_mean'], 1)} replicas paid for on average, "
+        f"{summary['replicas_max']} ready at most, {number(summary['gpu_hours'], 3)} GPU hours"
     )
-    columns = ["replica", "requests", "utilisation %", "prefix hits %", "TTFT mean (ms)", "TTFT p99", "from s", "to s"]
+    columns = ["replica", "requests", "GPU busy %", "prefix hits %", "TTFT mean (ms)", "TTFT p99", "from s", "to s"]
     return Table(columns=columns, rows=rows, title=title, right=range(8))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from apps.output import Table
 from apps.planning.sweep import Sweep
-from apps.planning.sweep_run import OK, Row
+from apps.planning.sweep_run import BETWEEN, OK, Row
 from apps.planning.sweep_summary import NUMBERS, Average
 from apps.planning.sweep_values import text_of
 from simulator.errors import InputError
@@ -97,7 +97,7 @@ def warnings(rows: Iterable[Row]) -> list[str]:
     counts: dict[str, int] = {}
     answered = [row for row in rows if row["status"] == OK]
     for row in answered:
-        for text in dict.fromkeys((row["warnings"] or "").split("; ")):
+        for text in dict.fromkeys((row["warnings"] or "").split(BETWEEN)):
             counts[text] = counts.get(text, 0) + 1
     counts.pop("", None)
     return [

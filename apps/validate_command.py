@@ -64,7 +64,7 @@ Tokenizer = Annotated[
 ]
 Url = Annotated[str | None, typer.Option("--url", help="Server that runs already; its engine steps stay unknown.")]
 Replications = Annotated[int, typer.Option("--replications", help="Simulations an interval is made of; 0: none.")]
-Workers = Annotated[int, typer.Option("--workers", help="Processes that share the replications.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes that share the replications.")]
 Report = Annotated[Path | None, typer.Option("--report", help="Write REPORT.md, REPORT.html and REPORT.json.")]
 
 

@@ -56,6 +56,9 @@ CONTAINS = (
     "residual errors of the step times",
 )
 
+#: What an interval lacks where the answer is not calibrated: it is then narrower than the truth.
+NOT_CONTAINED = "how far an answer that is not calibrated is off"
+
 Interval = tuple[float, float]
 
 
@@ -78,7 +81,9 @@ def predict_with_intervals(
         raise InputError(f"the level of an interval must lie between 0 and 1, got {level}")
     result = simulate(scenario)
     values = summarize(replicated(scenario, replications, workers, spread), level)
-    about = {"level": level, "replications": replications, "contains": list(CONTAINS)}
+    about: dict[str, Any] = {"level": level, "replications": replications, "contains": list(CONTAINS)}
+    if not result.provenance.calibrated:
+        about["lacks"] = [NOT_CONTAINED]
     return replace(result, intervals={**about, **values})
 
 

@@ -69,7 +69,10 @@ def value(summary: Summary, key: str) -> float | None:
 
 
 def compare(a: Summary, b: Summary, pairs: Sequence[tuple[Summary, Summary]] = ()) -> list[dict[str, Any]]:
-    """Return one row a metric: a, b, difference (b - a), percent of a; with at least two *pairs* also the interval."""
+    """Return one row a metric: a, b, difference (b - a), percent of a.
+
+    With at least two *pairs* also their mean difference, its interval and the verdict.
+    """
     rows = []
     for metric in METRICS:
         first, second = value(a, metric.key), value(b, metric.key)
@@ -85,14 +88,13 @@ def compare(a: Summary, b: Summary, pairs: Sequence[tuple[Summary, Summary]] = (
 
 
 def _noise(values: Sequence[tuple[float | None, float | None]]) -> dict[str, Any]:
-    """Return the interval of the mean difference of pairs, and whether it leaves out 0."""
+    """Return the mean difference of pairs, its interval, and whether that leaves out 0."""
     known = [other - one for one, other in values if one is not None and other is not None]
     if len(known) < 2:
-        return {"low": None, "high": None, "verdict": "-"}
+        return {"mean_difference": None, "low": None, "high": None, "verdict": "-"}
     mean, n = math.fsum(known) / len(known), len(known)
     deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in known) / (n - 1))
     half = (_STUDENT[n - 2] if n - 2 < len(_STUDENT) else _NORMAL) * deviation / math.sqrt(n)
     low, high = mean - half, mean + half
-    if not any(known):
-        return {"low": low, "high": high, "verdict": "equal"}
-    return {"low": low, "high": high, "verdict": "real" if low > 0 or high < 0 else "noise"}
+    verdict = "equal" if not any(known) else "real" if low > 0 or high < 0 else "noise"
+    return {"mean_difference": mean, "low": low, "high": high, "verdict": verdict}

@@ -58,7 +58,7 @@ def _flag(name: str) -> str:
 def _check_fractions(asked: Asked) -> None:
     utilization, watermark = asked.get("gpu_memory_utilization"), asked.get("watermark")
     if utilization is not None and not 0 < utilization <= 1:
-        fix = f"did you mean {utilization / 100:g}?" if 1 < utilization <= 100 else "use e.g. 0.9"
+        fix = f"did you mean {utilization / 100:g}?" if 10 <= utilization <= 100 else "use e.g. 0.9"
         raise ConfigError(f"--gpu-memory-utilization must be in (0, 1], got {utilization:g}; {fix}")
     if watermark is not None and not 0 <= watermark < 1:
         raise ConfigError(f"--watermark must be in [0, 1), got {watermark:g}; it is a share of the blocks, e.g. 0.01")

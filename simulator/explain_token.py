@@ -7,6 +7,7 @@ Causes are told by facts of the steps in between, in this order:
     left out      it was not in the plan of at least one step (budget, or nothing to plan)
     mixed step    the step also computed prompts of others (or their tokens after a preemption)
     graph         the step ran in another CUDA-graph mode than most decode steps
+    next launch   its result lay ready while the CPU launched the next plan, one with prompts or without the usual graph
     front end     most of the gap is delivery
     step          none of these: the usual time of such a step and its noise
 """
@@ -36,8 +37,9 @@ class LateToken:
     gap_s, engine_s, delivery_s: gap at the client = time between the outputs + difference of deliveries.
     usual_s: median gap of tokens of pure decode steps in this run; nan if there are none.
     cause: one of the module text.
-    step, tokens, decode_reqs, gpu_s, mode: the step that yielded the token.
-    prefill: tokens of others computed since the token before, by request, most first; empty if not known.
+    step, tokens, decode_reqs, gpu_s, mode: the step that yielded the token; next_tokens, next_mode: of *next launch*.
+    prefill: tokens of others computed since the token before (*next launch*: by that next step), by request, most
+        first; empty if not known.
     recomputed_tokens, preempted_step: of this request, if it was thrown out in between; else 0 and -1.
     """
 
@@ -56,6 +58,8 @@ class LateToken:
     prefill: dict[int, int] = field(default_factory=dict)
     recomputed_tokens: int = 0
     preempted_step: int = -1
+    next_tokens: int = 0
+    next_mode: int = -1
 
 
 def late_token(records: Records, request: int, token: int, chunks: Chunks | None) -> LateToken:
@@ -73,13 +77,30 @@ def late_token(records: Records, request: int, token: int, chunks: Chunks | None
         "left out": step > before + 1,
         "mixed step": records.step_tokens[step] > records.step_decode_reqs[step],
         "graph": usual_mode >= 0 and records.step_mode[step] != usual_mode,
+        "next launch": _held_by_the_next(records, step, engine_s, usual_mode),
         "front end": gap_s - engine_s > engine_s,
     }
     cause = next((name for name, holds in facts.items() if holds), "step")
+    after = (0, -1)
+    if cause == "next launch":
+        after = (records.step_tokens[step + 1], records.step_mode[step + 1])
+        prefill = {} if chunks is None else chunks.between(step + 1, step + 2)
     return LateToken(
         request, token, gap_s, engine_s, gap_s - engine_s, usual_s, cause, step, records.step_tokens[step],
-        records.step_decode_reqs[step], records.step_gpu_s[step], records.step_mode[step], prefill, own, thrown,
+        records.step_decode_reqs[step], records.step_gpu_s[step], records.step_mode[step], prefill, own, thrown, *after,
     )  # fmt: skip
+
+
+def _held_by_the_next(records: Records, step: int, engine_s: float, usual_mode: int) -> bool:
+    """Did the launch of an unusual next plan keep the CPU from the result of *step* for longer than its GPU time?
+
+    With asynchronous scheduling the CPU plans and launches step n + 1 before it takes the result of step n.
+    """
+    after = step + 1
+    if after >= len(records.step_plan_s) or records.step_plan_s[after] >= records.step_emit_s[step]:
+        return False
+    unusual = records.step_tokens[after] > records.step_decode_reqs[after] or records.step_mode[after] != usual_mode
+    return unusual and engine_s > 2 * records.step_gpu_s[step]
 
 
 def _meanwhile(chunks: Chunks | None, request: int, before: int, step: int) -> tuple[dict[int, int], int, int]:

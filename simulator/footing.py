@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from simulator import catalogue
+from simulator.cuda_graphs import capture_sizes
 from simulator.engine_config import EngineConfig
 from simulator.memory_terms import is_v0
 from simulator.model_spec import ModelSpec
 from simulator.profile import Profile
 from simulator.records import Records, Status
 from simulator.scenario import Scenario
-from simulator.versions import release
+from simulator.versions import facts, release
 
 #: What a model is called, and for how long it may run, does not change the time of a step.
 _NAMES = {"name", "source", "verified", "max_position_embeddings"}
@@ -76,11 +77,19 @@ def _unlike(engine: EngineConfig, model: ModelSpec, profile: Profile) -> list[tu
     if engine.enforce_eager or engine.cudagraph_mode != "FULL_AND_PIECEWISE":
         mode = "enforce_eager" if engine.enforce_eager else f"cudagraph_mode {engine.cudagraph_mode}"
         found.append((mode, "launches of steps without a graph, as large steps have them"))
+    elif 0 < max(engine.cudagraph_capture_sizes, default=0) < _usual_capture(engine):
+        largest = f"CUDA graphs up to {max(engine.cudagraph_capture_sizes)} tokens, usually {_usual_capture(engine)}"
+        found.append((largest, "launches of the steps above without a graph, as large steps have them"))
     if not engine.async_scheduling:
         found.append(("async_scheduling off", "the same costs, one after the other"))
     if engine.kv_offloading_size:
         found.append(("KV offload", "copies at the link's rate, which do not slow the steps beside them"))
     return found
+
+
+def _usual_capture(engine: EngineConfig) -> int:
+    """Return the largest CUDA graph that vLLM captures for this batch if it is not told otherwise, in tokens."""
+    return max(capture_sizes(engine.max_num_seqs, engine.max_num_batched_tokens, facts(engine.vllm_version)), default=0)
 
 
 def remarks(scenario: Scenario) -> list[str]:

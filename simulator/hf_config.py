@@ -59,11 +59,11 @@ def load_model(name_or_path: str | Path | None) -> ModelSpec:
     if name_or_path is None or not str(name_or_path).strip():
         raise ConfigError("no model is named; give it as in `vllm serve meta-llama/Llama-3.1-8B`")
     name = str(name_or_path).strip()
-    path = Path(name)
+    path = config = Path(name)
     try:
         config = path / "config.json" if path.is_dir() else path
         is_file = config.is_file()
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no name of a file: too long, or with a zero byte
         is_file = False
     if is_file and (config.suffix == ".json" or path.is_dir()):
         return _from_file(config, name)

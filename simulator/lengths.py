@@ -163,7 +163,7 @@ def _tokens(word: str, text: str) -> int:
     except ValueError:
         raise InputError(f"length {text!r}: {word!r} is not a whole number; {HELP}") from None
     if not 1 <= tokens <= MAX_TOKENS:
-        raise InputError(f"length {text!r}: {tokens} is not between 1 and {MAX_TOKENS:,} tokens")
+        raise InputError(f"length {text!r}: {tokens} is not between 1 and {MAX_TOKENS:,}")
     return tokens
 
 

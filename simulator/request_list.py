@@ -2,7 +2,8 @@
 
 One request a line, a header first; ``.csv`` or ``.csv.gz``, UTF-8.
 
-    arrival_s       seconds from the start; may be missing or 0 when a concurrency limits the clients
+    arrival_s       seconds from the start (time stamps count from the first request); may be missing or 0 when a
+                    concurrency limits the clients
     prompt_tokens   tokens, at least 1
     output_tokens   tokens, at least 1
     prefix_id       optional: requests with the same id (any text) begin with the same tokens
@@ -35,6 +36,9 @@ from simulator.request_table import Ints, RequestTable
 
 REQUIRED = ("prompt_tokens", "output_tokens")
 COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "prefix_id", "prefix_tokens", "priority", "session_id")
+
+#: Later arrivals (three years) are seconds since 1970, not since the start.
+_TIME_STAMP_S = 1e8
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -197,13 +201,15 @@ def from_rows(rows: Sequence[Row], name: str = "requests") -> RequestList:
         raise InputError(
             f"{name}: arrival_s is empty in request {missing + 1} but given in others; fill in all or none"
         )
+    epoch_s = min(given, default=0.0)
+    epoch_s = epoch_s if epoch_s >= _TIME_STAMP_S else 0.0
     ends = np.array([row.prefix_tokens for row in rows], dtype=np.int64)
     shared = ends > 0
     start = np.concatenate(([0], np.cumsum(shared))).astype(np.int64)
     table = RequestTable.build(
         prompt_tokens=np.array([row.prompt_tokens for row in rows], dtype=np.int64),
         output_tokens=np.array([row.output_tokens for row in rows], dtype=np.int64),
-        arrival_s=np.array(given) if given else None,
+        arrival_s=np.array(given) - epoch_s if given else None,
         segments=(
             start,
             _numbered([row.prefix_id if row.prefix_tokens else None for row in rows])[shared],
@@ -213,9 +219,11 @@ def from_rows(rows: Sequence[Row], name: str = "requests") -> RequestList:
         session_id=_numbered([row.session_id for row in rows]),
     )
     notes: tuple[str, ...] = ()
+    if epoch_s:
+        notes = (f"{name}: arrival_s are time stamps; they count from the first, {epoch_s:.0f}, taken as seconds",)
     if (np.diff(table.arrival_s) < 0).any():
         table = table.take(np.argsort(table.arrival_s, kind="stable"))
-        notes = (f"{name}: requests were not in order of arrival_s and have been sorted",)
+        notes += (f"{name}: requests were not in order of arrival_s and have been sorted",)
     return RequestList(table, has_arrivals=bool(given), notes=notes)
 
 

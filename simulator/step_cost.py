@@ -48,8 +48,12 @@ _DTYPES = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32
 
 
 def weight_format(model: ModelSpec, engine: EngineConfig) -> str:
-    """Return the format of the linear layers' weights: the quantisation's, else the dtype's."""
-    dtype = engine.dtype if engine.dtype != "auto" else model.dtype
+    """Return the format of the linear layers' weights: the quantisation's, else the dtype's.
+
+    Under ``auto`` vLLM runs a fp32 checkpoint in 16 bit.
+    """
+    under_auto = "bf16" if model.dtype == "fp32" else model.dtype
+    dtype = engine.dtype if engine.dtype != "auto" else under_auto
     kind = engine.quantization or model.quantization or dtype
     return _DTYPES.get(kind, kind)
 

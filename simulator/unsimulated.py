@@ -34,6 +34,8 @@ def unsimulated_features(asked: Asked, max_model_len: int) -> tuple[str, ...]:
         "KV offloading of generated tokens": extra.get("offload_prompt_only", True) is not True,
         "KV offloading other than LRU on the CPU": not _plain_tier(extra),
         "CPU weight offload": asked.get("cpu_offload_gb", 0) > 0,
+        "float32": asked.get("dtype")
+        in ("float", "float32"),  # its peak rate is not that of 16 bit: prompts 10 x slower
         "concurrent partial prefills": partial,
     }
     return tuple(name for name, used in features.items() if used)

@@ -53,6 +53,7 @@ def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch, capsys):
             continue
         if language == "python":
             exec(compile(body, f"{page.name}: {body.splitlines()[0]}", "exec"), names)
+            capsys.readouterr()
         elif language == "console":
             run_console(body, capsys)
         elif info:
@@ -63,3 +64,22 @@ def test_the_fences_are_understood():
     text = "```csv a.csv\nx\n1\n```\n\n```console\n$ make demo\n$ servecast x \\\n  --y\nline\n```\n"
     assert BLOCK.findall(text)[0] == ("csv", "a.csv", "x\n1\n")
     assert list(commands(BLOCK.findall(text)[1][2])) == [("make demo", ""), ("servecast x    --y", "line")]
+
+
+def test_how_far_off_is_what_the_table_says():
+    """The first screen of the README promises medians and names the misses; the table below it is generated."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    promise, table = text[: text.index("## Two commands")], text[text.index("<!-- accuracy -->") :]
+    assert "half are within 5 % in mean TTFT,\n3 % in TPOT and E2E latency and 1 % in throughput" in promise
+    assert "near saturation and at\na slot limit TTFT was a quarter to a half too short" in promise
+    median = {name: float(value) for name, value in re.findall(r"([\w/ ]+?) (\d+\.\d)[,;]", table)}
+    limits = {"TTFT mean": 5, "TPOT p50": 3, "E2E p50": 3, "output tokens/s": 1}
+    for name, limit in limits.items():
+        assert next(value for key, value in median.items() if key.strip().endswith(name)) <= limit
+    ttft = {
+        row.split("|")[1].strip(): float(row.split("|")[2]) for row in table.splitlines() if row.startswith("| h200")
+    }
+    assert len(ttft) == 20
+    missed = {name for name, error in ttft.items() if abs(error) > 20}
+    assert missed == {"h200-llama-3.1-8b-sat48", "h200-llama-3.1-8b-seqs16"}
+    assert all(-50 <= ttft[name] <= -25 for name in missed)

@@ -92,6 +92,11 @@ class Capacity:
         return next((point for point in self.points if point.load == self.load), None)
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether the step times were measured for this GPU, model and way of running."""
+        return all(run.calibrated for point in self.points for run in point.runs)
+
+    @property
     def undecided_between(self) -> tuple[float, float] | None:
         """The highest load that certainly holds and the lowest that certainly does not; None if decided."""
         if self.decided or self.load is None:
@@ -110,6 +115,7 @@ class Capacity:
             "slo": str(self.slo),
             "axis": self.axis,
             "unit": self.unit,
+            "calibrated": self.is_calibrated,
             "load": self.load,
             "next_load": self.next_load,
             "interval": list(self.interval) if self.interval else None,

@@ -34,6 +34,7 @@ from apps.planning.measure import Ask, Run, everything, measure
 from apps.planning.points import Point
 from apps.planning.runs import Failure, Workers, run_many
 from apps.planning.slo import Slo
+from apps.planning.steady import too_short
 from simulator import errors
 from simulator.scenario import Scenario
 
@@ -174,6 +175,8 @@ class _Search:
         notes = list(dict.fromkeys(warning for point in ends for run in point.runs for warning in run.warnings))
         if not all(run.window.settled for run in ends[-1].runs):
             notes.append("some runs found no steady state in their first half; longer ones (--num-prompts) would tell")
+        if found.low is not None and self.axis == "rate" and not is_recorded(self.scenario):
+            notes += self._too_short(self.points[found.low])
         return Capacity(
             scenario=self.scenario,
             slo=self.slo,
@@ -190,6 +193,11 @@ class _Search:
             draws=draws,
             notes=tuple(notes),
         )
+
+    def _too_short(self, point: Point) -> list[str]:
+        answered = sum(run.metrics["request_throughput"] or 0.0 for run in point.runs) / len(point.runs)
+        found = too_short(point.load * requests_per_arrival(self.scenario), answered)
+        return [] if found is None else [found]
 
     # runs -------------------------------------------------------------------------------------------------------------
 

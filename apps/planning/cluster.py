@@ -29,7 +29,7 @@ def connected(scheduler: str, lost: Callable[[Any, BaseException], Any]) -> Iter
         from distributed import Client
         from joblib._dask import DaskDistributedBackend
     except ImportError:
-        raise InputError("the backend dask is not installed; pip install 'servecast[dask]'") from None
+        raise InputError("the backend dask is not installed; pip install 'dask[distributed]'") from None
 
     class Backend(DaskDistributedBackend):  # type: ignore[misc]
         def submit(self, func: Any, callback: Any = None) -> Any:

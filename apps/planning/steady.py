@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 
 from simulator.engine_state import usage
 from simulator.records import Records, Status
+from simulator.result import Result
+from simulator.workload import RateWorkload
 
 Floats = NDArray[np.float64]
 
@@ -129,3 +131,33 @@ def _growth(records: Records, sent: Floats, when: Window) -> tuple[float, bool]:
     growth = (after - before) / max(1.0, came)
     noise = GROWTH_DEVIATIONS * math.sqrt(max(1.0, (before + after) / 2))
     return growth, not (growth > GROWTH_SHARE and after - before > noise)
+
+
+#: Of a rate that a server keeps up with, so much at least is answered within a run that is long enough.
+_ANSWERED = 0.8
+
+
+def too_short(sent: float, answered: float) -> str | None:
+    """Return a warning if a run ended before its requests could pile up: it would meet an SLO at any load.
+
+    *sent* and *answered* are requests/s, of the load and as measured.
+    """
+    if answered >= _ANSWERED * sent:
+        return None
+    return (
+        f"the runs are too short to tell: {sent:,.4g} requests/s are sent and {answered:,.4g} answered, so they end "
+        "before a queue can grow; the true capacity is lower, raise --num-prompts"
+    )
+
+
+def overload(result: Result) -> str | None:
+    """Return a warning if *result* is of an open loop at a steady rate with which the server does not keep up."""
+    workload = result.scenario.workload
+    if not isinstance(workload, RateWorkload) or workload.rate_shape is not None or result.scenario.is_fleet:
+        return None
+    if math.isinf(workload.rate) or open_window(result.records, result.table.arrival_s).keeps_up:
+        return None
+    return (
+        f"the server does not keep up with {workload.rate:g} requests/s: the queue grows as long as they come, and "
+        "latencies would be higher in a longer run; `servecast capacity` finds the rate it can carry"
+    )

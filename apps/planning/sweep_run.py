@@ -53,7 +53,11 @@ _TOTALS = (
     "kv_cache_usage_max", "kv_cache_usage_mean", "steps",
 )  # fmt: skip
 _MEMORY = ("num_gpu_blocks", "kv_tokens")
+
 METRICS = (*_LATENCY_METRICS, *_TOTALS, *_MEMORY, "slo_met", "calibrated", "warnings")
+
+#: Stands between two warnings of a row; none holds it.
+BETWEEN = " | "
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def _metrics(task: _Task) -> Row:
     row |= {name: summary["memory"][name] for name in _MEMORY}
     row["slo_met"] = _slo_met(task.sweep.slo, result)
     row["calibrated"] = summary["provenance"]["calibrated"]
-    row["warnings"] = "; ".join(summary["warnings"]) or None
+    row["warnings"] = BETWEEN.join(summary["warnings"]) or None
     return {"status": OK, **row}
 
 

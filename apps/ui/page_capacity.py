@@ -161,7 +161,7 @@ def _answer(found: Capacity, fleet: Fleet | None) -> None:
     sure = ""
     if found.interval is not None:
         low, high = (tables.amount(found, each) for each in found.interval)
-        sure = f" (90 % interval {low} to {high})"
+        sure = f" (90 % interval {low} to {high}{'' if found.is_calibrated else ', too narrow: not calibrated'})"
     least = "at least " if found.next_load is None else ""
     plan = ""
     if fleet is not None:

@@ -91,6 +91,7 @@ def _interval_words(bands: Mapping[str, Any]) -> str:
     return (
         f"Below each number: {100 * bands['level']:.0f} % interval of {bands['replications']} runs with profiles "
         f"and seeds drawn anew. It contains {', '.join(bands['contains'])}."
+        + (f" Too narrow: it does not contain {', '.join(bands['lacks'])}." if bands.get("lacks") else "")
     )
 
 

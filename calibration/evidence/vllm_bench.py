@@ -1,7 +1,8 @@
 """``vllm bench serve --save-result``: plain, detailed or appended JSON (`calibration.bench_json` reads it).
 
-A detailed file holds the requests.  A plain one holds sums: its workload is the request rate or the concurrency with
-constant mean lengths, said in a note.
+A detailed file holds the requests.  Before start_times (0.11) it holds their lengths only: an open loop's send times
+are drawn as the bench draws them.  A plain file holds sums: its workload is the request rate or the concurrency with
+constant mean lengths.  Notes say so.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 from calibration.bench_json import BenchResult, read_bench
 from calibration.evidence.evidence import Evidence, Format, Options, Source
 from calibration.evidence.seen import contradictions
-from simulator.workload import ConcurrencyWorkload, RateWorkload, Workload
+from simulator.request_list import Row
+from simulator.workload import ConcurrencyWorkload, RateWorkload, RequestsWorkload, Workload, traffic
 
 TOOL = "vllm bench serve"
 
@@ -62,11 +64,45 @@ def _sums(result: BenchResult, data: Mapping[str, Any]) -> Evidence:
     for name in ("ttft", "tpot", "itl", "e2el"):
         if f"median_{name}_ms" in metrics:
             metrics.setdefault(f"p50_{name}_ms", metrics[f"median_{name}_ms"])
-    workload, why = _load_of_sums(result, data)
+    listed = _listed(result, data)
+    if listed is not None:
+        return Evidence(TOOL, result.name, listed[0], metrics, result.model, (listed[1],))
     notes = [f"the requests are not in the file: {result.why_no_run}"]
+    workload, why = _load_of_sums(result, data)
     if workload is not None:
         notes.append("all requests get the mean lengths; give --save-detailed to the bench for the real ones")
     return Evidence(TOOL, result.name, workload, metrics, result.model, tuple(notes), why)
+
+
+def _listed(result: BenchResult, data: Mapping[str, Any]) -> tuple[RequestsWorkload, str] | None:
+    """Return the answered requests of an open loop and how they are known, if the file holds their lengths.
+
+    Their times are the file's, or drawn at its rate and burstiness where it holds none.
+    """
+    columns = [data.get(name) for name in ("input_lens", "output_lens")]
+    count = len(columns[1]) if isinstance(columns[1], list) else 0
+    if result.request_rate is None or not all(isinstance(column, list) and len(column) == count for column in columns):
+        return None
+    lengths = np.asarray(columns, dtype=np.int64)
+    answered = lengths[1] > 0
+    if not answered.any():
+        return None
+    starts = data.get("start_times")
+    known = isinstance(starts, list) and len(starts) == count
+    if known:
+        sent_s = np.asarray(starts, dtype=np.float64)[answered]
+        sent_s, how = sent_s - sent_s.min(), "send times too"
+    else:
+        burstiness = float(data.get("burstiness") or 1.0)
+        timing = RateWorkload(rate=result.request_rate, burstiness=burstiness, num_prompts=int(answered.sum()))
+        sent_s = traffic(timing, seed=0).table.arrival_s
+        how = f"send times drawn at {result.request_rate:g} requests/s as the bench draws them"
+    rows = tuple(
+        Row(arrival_s=sent, prompt_tokens=prompt, output_tokens=output)
+        for sent, (prompt, output) in zip(sent_s.tolist(), lengths[:, answered].T.tolist(), strict=True)
+    )
+    told = f"lengths of the requests are the file's, {how}: {result.why_no_run}"
+    return RequestsWorkload(rows=rows, max_concurrency=result.max_concurrency), told
 
 
 def _load_of_sums(result: BenchResult, data: Mapping[str, Any]) -> tuple[Workload | None, str]:

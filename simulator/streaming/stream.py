@@ -109,7 +109,7 @@ def _refuse_others(ready: Prepared, sent: Source) -> None:
     scenario, engine = ready.scenario, ready.engine
     what = ""
     if not is_available():
-        what = "runs without numba (pip install 'servecast[fast]')"
+        what = "runs without numba (pip install numba)"
     elif scenario.is_fleet:
         what = "fleets"
     elif is_v0(engine):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -26,13 +27,19 @@ def test_a_capacity_is_told_with_its_limit_its_cost_and_what_to_run_next(queue, 
         "--price", "3.6", "--target-users", "20", "--gpus", "3", "--growth", "100%/month", "--horizon", "1",
     )  # fmt: skip
     assert code == 0, err
-    assert out.startswith("Capacity: 7 clients within e2el_p99=750ms\n")
+    assert out.startswith("Capacity: 7 clients within e2el_p99=750ms (NOT CALIBRATED: a first answer)\n")
     assert "Breaks:   e2el_p99, at 8 clients" in out
     assert "max_num_seqs: the running list is full" in out
     assert "3 GPUs carry 21 clients: enough for 20" in out
     assert "vllm serve meta-llama/Llama-3.1-8B" in out
     assert "vllm bench serve" in out
     assert err == "" or "warning" in err
+
+
+def test_an_uncalibrated_capacity_says_so_in_its_first_line_and_in_json(capsys):
+    words = ["capacity", SERVE, "--gpu", "L4", "--slo", "ttft_p99=1s", *FAST]
+    assert "(NOT CALIBRATED: a first answer)" in run(capsys, *words)[1].splitlines()[0]
+    assert json.loads(run(capsys, *words, "--format", "json")[1])["calibrated"] is False
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,43 @@ def test_rows_of_another_search_are_refused_unless_overwritten(tmp_path, capsys)
     assert run(capsys, *SEARCH, *OVER, "--rate", "30", "-o", file, "--overwrite")[0] == 0
     (tmp_path / "x.jsonl").write_bytes(b"\xff\n")
     assert "holds no rows" in run(capsys, *SEARCH, *OVER, "--rate", "30", "-o", tmp_path / "x.jsonl")[2]
+
+
+def test_gpus_that_are_searched_need_not_be_named_twice(capsys):
+    words = [
+        "search",
+        SERVE,
+        "--over",
+        "gpu=H100,L4",
+        "--rate",
+        "2",
+        *SHORT,
+        "--num-prompts",
+        "20",
+        "--slo",
+        "ttft_p99=1s",
+    ]
+    code, out, err = run(capsys, *words)
+    assert code == 0, err
+    assert "2 of 2 configurations: 2 ok" in out
+    assert re.search(r"(Cheapest|Most per GPU):  vllm serve .*\(on (L4|H100)\)", out)
+    assert "leaves the GPU idle" in out  # the limit, in words
+
+
+def test_a_search_by_too_few_requests_says_that_they_do_not_tell(queue, capsys):  # noqa: F811
+    words = [
+        "search",
+        QUEUE,
+        "--profile",
+        queue,
+        "--over",
+        "max_num_batched_tokens=4096",
+        "--slo",
+        "ttft_p99=100s",
+        *SHORT,
+    ]
+    assert "too short to tell" in run(capsys, *words, "--num-prompts", "5")[2]
+    assert "too short to tell" not in run(capsys, *words, "--num-prompts", "1000")[2]
 
 
 def test_a_search_in_which_nothing_holds_is_exit_code_2(capsys):

@@ -55,6 +55,7 @@ def test_replications_tell_real_from_noise(capsys):
     assert code == 0
     found = rows(out)
     assert found["mean_ttft_ms"]["verdict"] == "real"
+    assert found["mean_ttft_ms"]["low"] < found["mean_ttft_ms"]["mean_difference"] < found["mean_ttft_ms"]["high"]
     assert found["completed"]["verdict"] == "equal"
 
 

@@ -26,7 +26,7 @@ def test_without_streamlit_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "streamlit.web", None)
     assert main(["explore", "--no-browser"]) == 1
     told = capsys.readouterr().err
-    assert "servecast[explorer]" in told
+    assert "pip install" in told
     assert told.count("\n") == 1
 
 

@@ -79,6 +79,8 @@ def test_rows_per_request_and_per_second_are_written(asked, tmp_path):
         (["vllm serve m", "--rate", "1", "--prompt-tokens", "-5"], "length '-5'"),
         (["vllm serve m", "--scenario", "s.json"], "--scenario already holds"),
         (["--scenario", "none.json"], "none.json: cannot be read"),
+        (["vllm serve m", "--rate", "1", "--workers", "0"], "'--workers'"),
+        (["--scenario", "s.json", "--intervals", "--replications", "0"], "contradict each other"),
         (["--scenario", "s.json", "--per-request", "no/such/folder.csv"], "there is no folder no/such"),
     ],
 )
@@ -100,3 +102,10 @@ def test_an_engine_that_died_is_an_answer_with_exit_code_1(capsys):
     out, err = capsys.readouterr()
     assert "requests completed" in out
     assert "RuntimeError: Aborted due to the lack of CPU swap space." in err
+
+
+@pytest.mark.parametrize(("rate", "told"), [("20", False), ("60", True)])
+def test_a_rate_the_server_does_not_keep_up_with_is_told(rate, told, capsys):
+    words = ["simulate", "vllm serve meta-llama/Llama-3.1-8B", "--profile", "h200-llama-3.1-8b", "--rate", rate]
+    assert cli.main(words) == 0
+    assert ("does not keep up with 60 requests/s" in capsys.readouterr().err) == told

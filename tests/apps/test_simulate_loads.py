@@ -83,7 +83,7 @@ def test_replicas_share_the_load_and_are_shown_one_by_one(capsys):
     expected = known(RateWorkload(rate=20.0, num_prompts=40), replicas=2, router=routing)
     assert equal(asked(capsys, *words), expected)
     assert main(["simulate", LINE, "--profile", PROFILE, "--num-prompts", "40", *words]) == 0
-    assert "least-outstanding; 2.0 replicas on average" in capsys.readouterr().out
+    assert "least-outstanding; 2.0 replicas paid for on average" in capsys.readouterr().out
 
 
 def test_an_autoscaler_starts_with_its_fewest(capsys):

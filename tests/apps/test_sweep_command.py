@@ -122,6 +122,15 @@ def test_exit_code_2_if_nothing_fits_and_1_if_nothing_could_be_asked(capsys, axi
     assert ("error: nothing was answered; the first reason: " in err) == (code == 1)
 
 
+def test_a_warning_is_told_whole_also_if_it_holds_a_semicolon(capsys):
+    line = [word for word in BASE if word not in ("--profile", "h200-llama-3.1-8b")]
+    code, _, err = run(capsys, *line, "--vary", "gpu=H100,L4", "--rate", "5")
+    assert code == 0
+    warnings = [line for line in err.splitlines() if "H100" in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("warning: ")
+
+
 def test_json_holds_the_sweep_its_rows_and_the_averages_of_the_seeds(capsys):
     words = [*BASE, "--vary", "rate=10,20", "--replications", "3", "--format", "json"]
     found = json.loads(run(capsys, *words)[1])

@@ -7,6 +7,7 @@ from apps import cli
 from calibration.accuracy import coverage
 from calibration.draws import RunToRun, draw, residual_spread, value_at, with_values
 from calibration.intervals import interval, predict_with_intervals, replicated
+from simulator import catalogue
 from simulator.errors import InputError
 from simulator.measured import load_measured, names
 from simulator.profile import Covariance, Host, Residuals, load_profile
@@ -144,3 +145,10 @@ def test_the_command_line_shows_them_on_request(capsys):
     assert cli.main(["simulate", *words]) == 0
     assert "interval" not in capsys.readouterr().out
     assert cli.main(["simulate", *words, "--replications", "1"]) == 1
+
+
+def test_intervals_of_an_uncalibrated_answer_say_what_they_lack():
+    question = scenario()
+    foreign = question.model_copy(update={"gpu": catalogue.gpu("H100")})
+    assert "lacks" not in predict_with_intervals(question, replications=5).intervals
+    assert "not calibrated" in predict_with_intervals(foreign, replications=5).intervals["lacks"][0]

@@ -42,5 +42,6 @@ def test_the_interval_is_students():
 
     row = by_key(compare(side(0), side(0), [(side(0), side(d)) for d in (1, 2, 3)]))["mean_ttft_ms"]
     half = 2.920 * 1 / 3**0.5  # 90 %, two degrees of freedom, deviation 1
+    assert row["mean_difference"] == 2
     assert abs(row["low"] - (2 - half)) < 1e-9
     assert abs(row["high"] - (2 + half)) < 1e-9

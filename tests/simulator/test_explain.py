@@ -159,6 +159,17 @@ def test_another_graph_mode_and_a_slow_delivery_are_named():
     assert late_token(small_world(), 0, 3, None).cause == "step"
 
 
+def test_a_token_waits_while_the_cpu_launches_a_prompt_behind_it():
+    """Step 1 is done after 0.2 s; the CPU is at the launch of step 2, 512 tokens without a graph, until 2.0."""
+    records = small_world()
+    records.step_gpu_s[1], records.step_plan_s[2] = 0.2, 1.1
+    assert late_token(records, 0, 2, None).cause == "step"
+    records.step_tokens[2], records.step_mode[2] = 512, 0
+    late = late_token(records, 0, 2, None)
+    assert (late.cause, late.step, late.next_tokens, late.next_mode) == ("next launch", 1, 512, 0)
+    assert late_token(records, 0, 3, None).cause == "mixed step"
+
+
 def test_the_worst_gap_is_the_longest_one(world):
     records = world.result.records
     request, token = worst_gap(records)

@@ -231,3 +231,9 @@ _KEYS = st.sampled_from(
 def test_whatever_a_config_holds_it_is_a_model_or_one_line(changes):
     with contextlib.suppress(ServecastError):
         model_spec_from_config({**LLAMA, **changes}, "m")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "a/" * 3000])
+def test_a_name_that_no_file_can_have_is_an_unknown_model(name):
+    with pytest.raises(ConfigError, match="is not in the catalogue"):
+        load_model(name)

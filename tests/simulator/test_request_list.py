@@ -36,6 +36,15 @@ def test_unsorted_arrivals_are_sorted_stably_with_a_note_and_prefixes_move_along
     assert found.notes == ("x.csv: requests were not in order of arrival_s and have been sorted",)
 
 
+def test_time_stamps_count_from_the_first_and_a_note_says_so():
+    found = parse(HEADER + "1700000001.5,10,1\n1700000000,20,2\n", "x.csv")
+    assert found.table.arrival_s.tolist() == [0, 1.5]
+    assert found.table.prompt_tokens.tolist() == [20, 10]
+    assert "x.csv: arrival_s are time stamps" in found.notes[0]
+    assert len(found.notes) == 2
+    assert parse(HEADER + "86400,10,1\n", "x.csv").table.arrival_s.tolist() == [86400]
+
+
 @pytest.mark.parametrize("text", ["prompt_tokens,output_tokens\n5,6\n", HEADER + ",5,6\n"])
 def test_arrivals_may_be_missing_and_are_then_zero(text):
     found = parse(text, "x.csv")

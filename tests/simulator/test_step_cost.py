@@ -149,6 +149,13 @@ def test_quantised_weights_are_read_faster_but_computed_alike():
     assert small.gpu_s(*prefill(8192)) == pytest.approx(plain.gpu_s(*prefill(8192)), rel=0.01)
 
 
+def test_a_fp32_checkpoint_runs_in_16_bit_unless_asked_otherwise():
+    llama = catalogue.model("meta-llama/Llama-3.1-8B")
+    checkpoint = llama.model_copy(update={"dtype": "fp32"})
+    as_given, downcast = (StepCost(PROFILE, model, GPU, ENGINE) for model in (llama, checkpoint))
+    assert downcast.gpu_s(*decode(8, 500)) == as_given.gpu_s(*decode(8, 500))
+
+
 def test_fp8_weights_are_computed_at_the_fp8_rate_of_gpus_that_have_one():
     plain, small = cost(), cost(quantization="fp8")
     assert small.gpu_s(*decode(1, 44)) < 0.75 * plain.gpu_s(*decode(1, 44))

@@ -43,6 +43,14 @@ def test_a_loose_slo_ends_where_the_queue_grows(queue):  # noqa: F811
     assert answer.target == "stability"
 
 
+def test_runs_that_end_before_a_queue_can_grow_are_told_so(queue):  # noqa: F811
+    """Five requests meet any loose SLO at any rate; that says nothing of the rate."""
+    few = found(scenario(queue, POISSON), "ttft_mean=1000s", Effort(draws=0, requests=5))
+    assert few.load > 2 / STEP_S
+    assert any("too short to tell" in note for note in few.notes)
+    assert not any("too short" in note for note in found(scenario(queue, POISSON), "ttft_mean=1000s").notes)
+
+
 def test_a_closed_loop_ends_at_the_exact_number_of_clients(queue):  # noqa: F811
     question = scenario(queue, ConcurrencyWorkload(concurrency=1, prompt_tokens="16", output_tokens="1"))
     answer = found(question, f"e2el_p99={7.5 * STEP_S}s", Effort(draws=0, requests=400))

@@ -63,6 +63,32 @@ def test_a_plain_bench_result_gives_a_load_of_mean_lengths_and_says_so():
     assert any("mean lengths" in note for note in found.notes)
 
 
+def test_an_older_detailed_result_keeps_its_lengths_and_its_rate_though_not_its_times(tmp_path):
+    data = json.loads((DATA / "vllm-bench-0.32-detailed.json").read_text())
+    del data["start_times"]
+    data |= {"request_rate": 2.0, "burstiness": 1.0, "max_concurrency": None}
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    (found,) = read_evidence(tmp_path / "x.json")
+    assert [row.prompt_tokens for row in found.rows] == data["input_lens"]
+    assert [row.output_tokens for row in found.rows] == data["output_lens"]
+    drawn = traffic(RateWorkload(rate=2.0, num_prompts=len(found.rows)), seed=0).table.arrival_s
+    assert [row.arrival_s for row in found.rows] == drawn.tolist()
+    assert found.metrics["mean_ttft_ms"] == data["mean_ttft_ms"]
+    (note,) = found.notes
+    assert "no start_times" in note
+    assert "drawn at 2 requests/s" in note
+
+
+def test_times_and_lengths_of_a_result_without_its_itls_are_kept(tmp_path):
+    data = json.loads((DATA / "vllm-bench-0.32-detailed.json").read_text())
+    sent, lengths = data["start_times"], data["input_lens"]
+    data = {**data, "request_rate": 2.0, "itls": None, "output_lens": [0, *data["output_lens"][1:]]}
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    (found,) = read_evidence(tmp_path / "x.json")
+    assert [row.prompt_tokens for row in found.rows] == lengths[1:]
+    assert [row.arrival_s for row in found.rows] == pytest.approx([each - min(sent[1:]) for each in sent[1:]])
+
+
 def test_a_tpot_that_contradicts_e2e_and_ttft_is_recomputed_and_told(tmp_path):
     data = json.loads((DATA / "vllm-bench-0.32-detailed.json").read_text())
     right, data["mean_tpot_ms"] = data["mean_tpot_ms"], 2 * data["mean_tpot_ms"]
