@@ -3,7 +3,7 @@
 A draw multiplies three independent factors into a profile (all log-normal, standard deviations of logarithms):
 
     coefficients   the profile's covariance of the fitted logarithms; without one (not calibrated) the priors' spreads
-    run to run     GPU 1.5 %, what prompts compute 3 % more; CPU (launches, engine loop and API server together) 25 %
+    run to run     GPU 1.5 %, what prompts compute 3 % more; CPU (launches, engine loop and API server together) 20 %
                    between hosts of one kind, 16 % on a host whose speed was measured (prompts 2 %).  Source: eleven
                    servers on shared hosts (H200, vLLM 0.24.0) took 0.91 to 1.74 times the profile's time for their
                    engine loops; nineteen runs differed from the probe before them by 16 % (standard deviation)
@@ -39,7 +39,7 @@ class RunToRun:
 
     gpu: float = 0.015
     compute: float = 0.03
-    cpu: float = 0.25
+    cpu: float = 0.20
 
 
 ANOTHER_HOST = RunToRun()

@@ -64,7 +64,7 @@ def test_the_interval_holds_the_answer_of_other_seeds_and_is_as_wide_as_the_host
     for one in answers:
         low, high = one.interval
         assert all(low <= other.load <= high for other in answers)
-        assert 1.2 < high / low < 2.2  # CPU times differ by 10 % (one sd) from host to host
+        assert 1.3 < high / low < 3.0  # CPU times differ by 16 % (one sd) from run to run; 8 draws
         assert len(one.draws) == 8
 
 
