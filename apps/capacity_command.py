@@ -30,7 +30,7 @@ SloOption = Annotated[
     typer.Option("--slo", help="What must hold: ttft_p99=500ms,tpot_p95=40ms,goodput=95%:ttft=500ms:tpot=40ms ..."),
 ]
 Users = Annotated[bool, typer.Option("--users", help="Search for users who think between requests (--think-time).")]
-ThinkTime = Annotated[str | None, typer.Option("--think-time", help="20s, exponential:20, lognormal:15:1 ...")]
+ThinkTime = Annotated[str | None, typer.Option("--think-time", help="exponential:20, lognormal:15:1, 20s ...")]
 ClosedLoop = Annotated[bool, typer.Option("--closed-loop", help="Search for concurrency: clients that never think.")]
 TargetRate = Annotated[float | None, typer.Option("--target-rate", help="GPUs for so many requests/s.")]
 TargetUsers = Annotated[float | None, typer.Option("--target-users", help="GPUs for so many users (or clients).")]

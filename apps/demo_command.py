@@ -91,5 +91,5 @@ def _about(provenance: Any, workload: str, profile: str) -> str:
         f"Measured: {known['gpu']}, vLLM {known['vllm_version']}, {known['date']}\n"
         f"Server:   {known['command']}\n"
         f"Workload: {workload}\n"
-        f"Predicted by profile {profile} from the same requests, sent at the same times{unseen}."
+        f"Predicted by profile {profile} from the same requests, sent at the same times, in one simulation{unseen}."
     )

@@ -207,12 +207,17 @@ def _searched(question: Question, space: Space, goal: Goal, trials: int, store: 
     known = dict(store.rows)
     if known:
         say(f"going on with {len(known):,} configurations that are there already")
-    with shown("searching", min(len(space), trials)) as advance:
-        for row in known.values():
-            if row["status"] not in PRUNED or len(space) <= trials:
-                advance()
-        for row in search(question, space, goal, trials=trials, known=known, workers=workers):
-            store.add(tuple((name, row["config"][name]) for name in space.axes), row)
-            if row["status"] not in PRUNED or len(space) <= trials:
-                advance()
+    try:
+        with shown("searching", min(len(space), trials)) as advance:
+            for row in known.values():
+                if row["status"] not in PRUNED or len(space) <= trials:
+                    advance()
+            for row in search(question, space, goal, trials=trials, known=known, workers=workers):
+                store.add(tuple((name, row["config"][name]) for name in space.axes), row)
+                if row["status"] not in PRUNED or len(space) <= trials:
+                    advance()
+    except KeyboardInterrupt:
+        kept = "are kept; the same command goes on" if store.path else "are lost; with -o FILE.jsonl a search can go on"
+        say(f"stopped: {len(store.rows):,} configurations {kept}")
+        raise
     return list(store.rows.values())

@@ -22,7 +22,7 @@ class SearchStore:
 
     def __init__(self, path: Path | None, asked: dict[str, Any], space: Space) -> None:
         """Open the file, or begin it; `InputError` if it holds something else."""
-        self._path, self._head = path, json.dumps({"search": asked}, sort_keys=True, ensure_ascii=False)
+        self.path, self._head = path, json.dumps({"search": asked}, sort_keys=True, ensure_ascii=False)
         self.rows: dict[Config, Row] = {}
         if path is None:
             return
@@ -35,8 +35,8 @@ class SearchStore:
     def add(self, config: Config, row: Row) -> None:
         """Keep *row*; when this returns it is on the disk."""
         self.rows[config] = row
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(_line(row) + "\n")
                 file.flush()
                 os.fsync(file.fileno())

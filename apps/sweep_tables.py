@@ -50,7 +50,8 @@ def headline(rows: Sequence[Row]) -> str:
     marked = (
         f"; {guessed:,} of them NOT CALIBRATED: first answers" if guessed else ", all calibrated" if answered else ""
     )
-    return f"{len(rows):,} simulations, {len(answered):,} answered{marked}"
+    counted = "1 simulation" if len(rows) == 1 else f"{len(rows):,} simulations"
+    return f"{counted}, {len(answered):,} answered{marked}"
 
 
 def by_configuration(sweep: Sweep, found: Sequence[Average], metrics: Sequence[str]) -> Table:

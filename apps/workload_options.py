@@ -55,7 +55,7 @@ Users = Annotated[int | None, typer.Option("--users", help="Closed loop of peopl
 ThinkTime = Annotated[
     str | None,
     typer.Option(
-        "--think-time", help="From an answer to the next request: 20s, exponential:20, lognormal:15:1 ... [0]"
+        "--think-time", help="From an answer to the next request: exponential:20, lognormal:15:1, 20s ... [0]"
     ),
 ]
 Turns = Annotated[

@@ -110,6 +110,8 @@ def _places(folder: Path, workload: str, kind: str) -> list[Path]:
 
 def _requests_path(folder: Path, workload: str) -> Path:
     found = next((path for path in _places(folder, workload, "requests.json") if path.is_file()), None)
+    if found is None and not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the one that holds {workload}.requests.json.gz")
     if found is None:
         known = sorted(path.name.split(".requests.")[0] for path in folder.glob("*.requests.json*"))
         raise InputError(f"{folder}: no {workload}.requests.json or .gz; has {', '.join(known) or 'none'}")

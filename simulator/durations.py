@@ -60,6 +60,16 @@ def residual(times_s: Floats, n: int, rng: np.random.Generator) -> Floats:
     return np.asarray(rng.choice(times_s, size=n, p=times_s / times_s.sum()) * rng.random(n))
 
 
+def in_step(times_s: Floats, users: int) -> tuple[str, ...]:
+    """Return a remark if several *users* all pause equally long: queues herd them together, as people never are."""
+    if users < 2 or not len(times_s) or times_s.min() != (pause := float(times_s.max())) or pause <= 0:
+        return ()
+    return (
+        f"all users pause exactly {pause:g} s between requests, so they fall into step and send in bursts; people do "
+        f"not: write exponential:{pause:g}",
+    )
+
+
 def seconds(text: str, what: str = "time") -> float:
     """Return the seconds that *text* says, e.g. ``20``, ``20s``, ``500ms``; `InputError` naming *what* otherwise."""
     match = _NUMBER.fullmatch(text.strip())

@@ -68,5 +68,6 @@ class EngineConfig(BaseModel):
     enforce_eager: bool = False
     cudagraph_mode: CudagraphMode = "FULL_AND_PIECEWISE"
     cudagraph_capture_sizes: tuple[int, ...] = ()
+    attention_backend: str | None = None  # as asked for; None: vLLM chooses
     #: Features the simulation refuses by name (memory covers more): e.g. ("speculative decoding", "LoRA").
     unsimulated: tuple[str, ...] = ()

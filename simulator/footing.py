@@ -19,6 +19,8 @@ from simulator.records import Records, Status
 from simulator.scenario import Scenario
 from simulator.versions import facts, release
 
+#: What vLLM chose on the GPUs that were measured.
+_MEASURED_ATTENTION = ("FLASH_ATTN", "AUTO")
 #: What a model is called, and for how long it may run, does not change the time of a step.
 _NAMES = {"name", "source", "verified", "max_position_embeddings"}
 
@@ -71,9 +73,12 @@ def _unlike(engine: EngineConfig, model: ModelSpec, profile: Profile) -> list[tu
     quantization, measured = engine.quantization or model.quantization, profile.provenance.quantization
     if quantization != measured:
         how = "bytes per weight, and fp8 at the GPU's fp8 rate"
+        how = "as 16 bit, to which vLLM unpacks them in every step" if quantization == "bitsandbytes" else how
         found.append((f"quantization {quantization}" if quantization else f"no quantization, unlike {measured}", how))
     if engine.kv_cache_dtype not in ("auto", "bfloat16", "float16"):
         found.append((f"kv_cache_dtype {engine.kv_cache_dtype}", "bytes per value"))
+    if engine.attention_backend not in (None, *_MEASURED_ATTENTION):
+        found.append((f"attention backend {engine.attention_backend}", "attention at FlashAttention's speed"))
     if engine.enforce_eager or engine.cudagraph_mode != "FULL_AND_PIECEWISE":
         mode = "enforce_eager" if engine.enforce_eager else f"cudagraph_mode {engine.cudagraph_mode}"
         found.append((mode, "launches of steps without a graph, as large steps have them"))

@@ -131,7 +131,7 @@ def traffic(workload: SessionsWorkload | MixWorkload, seed: int, max_context: in
     if workload.users is None:
         return Traffic(table, workload.max_concurrency, notes)
     starts = durations.residual(table.think_s, workload.users, rng) if table.think_s.any() else None
-    return Traffic(table, workload.users, notes, starts)
+    return Traffic(table, workload.users, (*notes, *durations.in_step(table.think_s, workload.users)), starts)
 
 
 def _chosen(kinds: tuple[Chat, ...], n: int, rng: np.random.Generator) -> Ints:

@@ -122,6 +122,7 @@ def _settings(asked: Asked) -> dict[str, Any]:
         "quantization": _quantization(asked),
         "cudagraph_mode": mode,
         "cudagraph_capture_sizes": sizes,
+        "attention_backend": asked.attention_backend,
         "unsimulated": unsimulated_features(asked, limits.max_model_len),
     }
     return data

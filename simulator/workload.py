@@ -140,6 +140,7 @@ def _generated(workload: RateWorkload | ConcurrencyWorkload, seed: int) -> Traff
         thinking = durations.parse(str(workload.think_time_s))
         if thinking.mean_s > 0:
             user_start_s, think_s = thinking.residual(workload.concurrency, arrivals), thinking.sample(n, thoughts)
+            notes = durations.in_step(think_s, workload.concurrency)
     else:
         shape = None if workload.rate_shape is None else rates.parse_shape(workload.rate_shape)
         arrival_s = rates.checked_sent(rates.arrival_times(n, workload.rate, workload.burstiness, arrivals, shape), n)

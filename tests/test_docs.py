@@ -83,3 +83,10 @@ def test_how_far_off_is_what_the_table_says():
     missed = {name for name, error in ttft.items() if abs(error) > 20}
     assert missed == {f"h200-llama-3.1-8b-{run}" for run in ("sat40", "sat48", "seqs16")}
     assert all(-50 <= ttft[name] <= -25 for name in missed)
+
+
+def test_the_demo_in_the_readme_is_what_the_demo_prints(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text[text.index("<!-- demo -->\n```text\n") + 22 : text.index("```\n<!-- /demo -->")]
+    assert cli.main(["demo"]) == 0
+    assert capsys.readouterr().out == block

@@ -110,6 +110,21 @@ def test_a_search_keeps_every_row_and_goes_on_where_it_was_stopped(tmp_path, cap
     assert sorted(file.read_text().splitlines()) == sorted(whole.splitlines())
 
 
+def test_an_interrupted_search_says_what_is_kept(tmp_path, monkeypatch, capsys):
+    from apps.search_store import SearchStore
+
+    added = SearchStore.add
+
+    def add_and_stop(self, config, row):
+        added(self, config, row)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SearchStore, "add", add_and_stop)
+    code, _, err = run(capsys, *SEARCH, "-o", tmp_path / "s.jsonl")
+    assert code == 130
+    assert "stopped: 1 configurations are kept; the same command goes on" in err
+
+
 def test_rows_of_another_search_are_refused_unless_overwritten(tmp_path, capsys):
     file = tmp_path / "rows.jsonl"
     assert run(capsys, *SEARCH, *OVER, "--rate", "20", "-o", file)[0] == 0

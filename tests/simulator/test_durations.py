@@ -3,6 +3,8 @@ import pytest
 
 from simulator.durations import parse, seconds
 from simulator.errors import InputError
+from simulator.mixes import SessionsWorkload
+from simulator.workload import ConcurrencyWorkload, traffic
 
 
 @pytest.mark.parametrize(
@@ -48,3 +50,13 @@ def test_nonsense_is_refused_in_one_line(text, message):
     with pytest.raises(InputError, match=message) as caught:
         parse(text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("think", "told"), [("20", True), ("exponential:20", False), ("0", False)])
+def test_users_who_all_pause_alike_are_told_to_fall_into_step(think, told):
+    """With one constant pause a queue gathers the users, and they come back together."""
+    loop = ConcurrencyWorkload(concurrency=50, think_time_s=think, num_prompts=100)
+    chats = SessionsWorkload(users=50, turns="4", think_time_s=think, num_prompts=100)
+    for workload in (loop, chats):
+        assert any("fall into step" in note for note in traffic(workload, seed=0).notes) == told
+    assert traffic(ConcurrencyWorkload(concurrency=1, think_time_s=think, num_prompts=9), seed=0).notes == ()

@@ -24,6 +24,7 @@ def marks(line: str, **more) -> str:
     [
         LINE,
         LINE + " --max-num-seqs 64 --max-num-batched-tokens 2048 --no-enable-prefix-caching",
+        LINE + " --attention-backend FLASH_ATTN",
         LINE + " --cudagraph-capture-sizes 1 2 4 8 16 256 512",
         "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 16384",
     ],
@@ -41,11 +42,17 @@ def test_limits_and_names_leave_an_answer_calibrated(line):
         ("--tensor-parallel-size 2", "tensor_parallel_size 2"),
         ("--quantization fp8", "quantization fp8"),
         ('--compilation-config \'{"cudagraph_mode":"NONE"}\'', "cudagraph_mode NONE"),
+        ("--attention-backend TRITON_ATTN", "attention backend TRITON_ATTN"),
+        ("--quantization bitsandbytes", "as 16 bit"),
         ("--cudagraph-capture-sizes 1 2 4", "CUDA graphs up to 4 tokens, usually 512"),
     ],
 )
 def test_an_engine_that_runs_otherwise_is_marked(flags, mark):
     assert mark in marks(f"{LINE} {flags}")
+
+
+def test_the_environment_asks_for_an_attention_backend_too():
+    assert "attention backend FLASHINFER" in marks(f"VLLM_ATTENTION_BACKEND=FLASHINFER {LINE}")
 
 
 def test_another_version_gpu_or_model_is_marked():
