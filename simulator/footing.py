@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator import catalogue
+from simulator import catalogue, shipped
 from simulator.cuda_graphs import capture_sizes
 from simulator.engine_config import EngineConfig
 from simulator.memory_terms import is_v0
@@ -30,13 +30,23 @@ def not_measured(scenario: Scenario, profile: Profile) -> list[str]:
     source, gpu = profile.provenance, scenario.gpu.name
     if not source.calibrated:
         note = source.note.removeprefix("uncalibrated: ")
-        return [f"{gpu}: no calibrated profile; a roofline with {note}", *_engine(scenario, profile)]
+        return [f"{gpu}: {_no_profile(scenario)}; a roofline with {note}", *_engine(scenario, profile)]
     found = [f"profile {profile.name}: {source.note}"] if source.note else []
     if source.gpu != gpu:
         found.append(f"profile {profile.name} was calibrated on {source.gpu}, used for {gpu}")
     if not _same_model(source.model, scenario.model):
         found.append(f"profile {profile.name} was calibrated on model {source.model}, used for {scenario.model.name}")
     return found + _engine(scenario, profile)
+
+
+def _no_profile(scenario: Scenario) -> str:
+    """Say that nothing was measured on this GPU, or which of the shipped profiles would have been."""
+    names = sorted(path.stem for path in shipped.path("profiles").glob(f"{scenario.gpu.name.lower()}-*.json"))
+    if not names:
+        return "no calibrated profile"
+    model = scenario.model.name.rsplit("/", 1)[-1].lower()
+    same = [name for name in names if model.startswith(name.split("-", 1)[1])]
+    return f"no --profile was given, measured on it: {', '.join(same or names)}"
 
 
 def _same_model(name: str, model: ModelSpec) -> bool:

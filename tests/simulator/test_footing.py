@@ -68,6 +68,17 @@ def test_a_gpu_without_a_profile_gets_a_marked_answer():
     assert any("no calibrated profile" in warning for warning in result.warnings)
 
 
+def test_a_gpu_with_profiles_is_told_them_if_none_was_given():
+    def told(model):
+        scenario = Scenario.from_command(
+            f"vllm serve {model}", gpu="H200", workload=RateWorkload(rate=5, num_prompts=3)
+        )
+        return " ".join(simulate(scenario).warnings)
+
+    assert "no --profile was given, measured on it: h200-llama-3.1-8b;" in told("meta-llama/Llama-3.1-8B-Instruct")
+    assert "measured on it: h200-llama-2-7b, h200-llama-3.1-8b, " in told("Qwen/Qwen2.5-7B")
+
+
 def test_a_profile_measured_with_fp8_weights_is_calibrated_for_them_alone():
     profile = load_profile("h200-llama-3.1-8b-fp8")
 
