@@ -97,7 +97,6 @@ class StepCost:
             kv_heads=float(self._kv_heads),
             slots=float(self._slots),
             kv_block_s=self._kv_block,
-            kv_wave_s=self._per_decode / self._kv_heads * self._slots,
             kv_split_s=self._kv_split,
             attention_s=self._attention,
             launch_s=self._launch_constant,

@@ -22,7 +22,10 @@ ByMode = tuple[float, float, float]
 
 
 class Costs(NamedTuple):
-    """Constants of one engine in seconds (per request, token, ...); *slots* and *kv_heads* are counts."""
+    """Constants of one engine in seconds (per request, token, ...); *slots* and *kv_heads* are counts.
+
+    As many fields as can be: with one more, the compiled loop hands its state over in memory and takes twice the time.
+    """
 
     per_request_s: float
     per_decode_s: float
@@ -31,7 +34,6 @@ class Costs(NamedTuple):
     kv_heads: float
     slots: float
     kv_block_s: float
-    kv_wave_s: float
     kv_split_s: float
     attention_s: float
     launch_s: ByMode
@@ -69,6 +71,7 @@ def decodes_mixed_s(costs: Costs, decode_reqs: int, context_sum: float) -> float
 def decodes_alone_s(costs: Costs, decode_reqs: int, context_sum: float, context_max: float) -> float:
     """Attention of a step of decodes only: see `simulator.decode_attention`."""
     heads, slots = costs.kv_heads, costs.slots
+    wave_s = slots * costs.per_decode_s / heads
     mean = context_sum / decode_reqs
     uneven = (context_max - mean) / (UNEVEN * mean + 1.0)
     if uneven > 1.0:
@@ -81,7 +84,7 @@ def decodes_alone_s(costs: Costs, decode_reqs: int, context_sum: float, context_
         tiles = heads * decode_reqs * parts
         waves = math.ceil(tiles / slots) - 1.0
         alone_s = costs.kv_block_s - (tiles - slots * waves) * costs.kv_alone_s * KV_BLOCK / heads
-        time_s = costs.kv_wave_s * waves
+        time_s = wave_s * waves
         if parts > 1.0:
             time_s += costs.kv_split_s
         if alone_s > 0.0:
@@ -92,7 +95,7 @@ def decodes_alone_s(costs: Costs, decode_reqs: int, context_sum: float, context_
         longest = math.floor(context_max / KV_BLOCK) + 1.0
         share = math.ceil(SPLIT_MARGIN * heads * blocks / slots)
         tiles = heads * max(float(decode_reqs), blocks / share + 0.5 * decode_reqs)
-        time_s = costs.kv_wave_s * (math.ceil(tiles / slots) - 1.0)
+        time_s = wave_s * (math.ceil(tiles / slots) - 1.0)
         if longest > share:
             time_s += costs.kv_split_s
         total += uneven * (time_s + STRAGGLER * min(float(share), longest) * costs.kv_block_s)

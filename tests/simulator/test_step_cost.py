@@ -206,3 +206,8 @@ def test_a_scalar_step_is_cheap():
     times = cost()
     best = min(timeit.repeat(lambda: times.gpu_s(*decode(64, 700)), number=2000, repeat=5)) / 2000
     assert best < 10e-6  # about 1 us on an idle machine
+
+
+def test_the_constants_stay_as_few_as_the_compiled_loop_bears():
+    """One field more: 10,000 requests at 5/s took 1.18 s instead of 0.43."""
+    assert len(step_formula.Costs._fields) <= 19
