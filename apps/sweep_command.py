@@ -195,14 +195,18 @@ def _show(
 
 
 def _end(store: Store) -> None:
-    """Exit code 0 if anything was answered, 2 if vLLM would serve nothing; `InputError` if nothing could be asked."""
+    """Exit code 2 if vLLM would serve nothing or nothing meets the SLO; `InputError` if nothing could be asked."""
     from apps.planning.sweep_run import OK, PASSING
     from simulator.errors import InputError
 
     rows = store.in_order()
     states = {row["status"] for row in rows}
-    if OK in states:
+    met = [row["slo_met"] for row in rows if row["status"] == OK]
+    if met and not all(one is False for one in met):
         return
+    if met:
+        say("no configuration meets the SLO")
+        raise typer.Exit(2)
     if states <= {"bad input", "not covered", *PASSING}:
         raise InputError(f"nothing was answered; the first reason: {rows[0]['reason']}")
     raise typer.Exit(2)

@@ -21,6 +21,9 @@ from simulator.errors import InputError
 from simulator.measured import MeasuredRun
 from simulator.request_list import read_text
 
+#: Mean gaps that the first one may last; what is longer is something else (a warm-up, a slow end).
+_LONGEST_GAP = 10
+
 _PROVENANCE = ("date", "backend", "endpoint_type", "model_id", "tokenizer_id", "label")
 _COUNTS = ("completed", "failed", "total_input_tokens", "total_output_tokens")
 _LATENCIES = ("_ttft_ms", "_tpot_ms", "_itl_ms", "_e2el_ms")
@@ -111,12 +114,23 @@ def _missing(data: Mapping[str, Any], result: BenchResult) -> str:
     return "" if any(data["output_lens"]) else "no request was answered"
 
 
+def _before_the_first(
+    data: Mapping[str, Any], result: BenchResult, starts: Sequence[float], good: Sequence[int]
+) -> float:
+    """Return the gap before the first request of an open loop: the duration that the bench gives counts it."""
+    if result.request_rate is None or len(good) < len(starts):
+        return 0.0
+    last = max(starts[row] + data["ttfts"][row] + sum(data["itls"][row]) for row in good)
+    gap = float(data["duration"]) - (last - min(starts))
+    return gap if 0 < gap < _LONGEST_GAP / result.request_rate else 0.0
+
+
 def _run(data: Mapping[str, Any], result: BenchResult) -> MeasuredRun:
     count = len(data["ttfts"])
     starts = data.get("start_times") or [0.0] * count
     errors = data.get("errors") or [""] * count
     good = [row for row in range(count) if not errors[row] and data["output_lens"][row]]
-    first = min(starts)
+    first = min(starts) - _before_the_first(data, result, starts, good)
     requests = [
         {
             "arrival_s": starts[row] - first, "sent_s": starts[row] - first, "prompt_tokens": data["input_lens"][row],

@@ -10,6 +10,7 @@ defaults.  Bad input raises `ConfigError` of one line; what is skipped is said i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ from simulator.python_text import PythonArguments, python_arguments
 from simulator.shell_words import clean
 
 _LONGEST = 1_000_000
+#: Of a Kubernetes manifest, or of the deploy section of docker-compose: more servers than one.
+_REPLICAS = re.compile(r"^[ \t]*replicas:[ \t]*([2-9]|[1-9][0-9]+)[ \t]*$", re.MULTILINE)
 UsageContext = Literal["serve", "llm"]
 
 
@@ -88,6 +91,12 @@ def parse(text: str) -> ServeArgs:
     if launch is None:
         raise ConfigError(_no_server(text))
     reading = read_flags(launch.words)
+    if launch.image and launch.vllm_version is None:
+        reading.note(f"image {launch.image[:60]} names no vLLM version; --vllm-version says which")
+    if (replicas := _REPLICAS.search(text)) is not None:
+        reading.note(
+            f"the manifest starts {replicas[1]} servers; this is one of them (simulate --replicas {replicas[1]})"
+        )
     return _finished(reading, _model(reading, launch), "serve", launch.vllm_version, launch.env)
 
 

@@ -122,6 +122,14 @@ def test_exit_code_2_if_nothing_fits_and_1_if_nothing_could_be_asked(capsys, axi
     assert ("error: nothing was answered; the first reason: " in err) == (code == 1)
 
 
+@pytest.mark.parametrize(("slo", "code"), [("ttft_p99=1us", 2), ("ttft_p99=10s", 0)])
+def test_exit_code_2_if_nothing_meets_the_slo(capsys, slo, code):
+    found, out, err = run(capsys, *BASE, "--vary", "rate=5,9", "--slo", slo)
+    assert found == code
+    assert ("no configuration meets the SLO" in err) == (code == 2)
+    assert "slo met" in out
+
+
 def test_a_warning_is_told_whole_also_if_it_holds_a_semicolon(capsys):
     line = [word for word in BASE if word not in ("--profile", "h200-llama-3.1-8b")]
     code, _, err = run(capsys, *line, "--vary", "gpu=H100,L4", "--rate", "5")

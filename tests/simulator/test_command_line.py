@@ -423,3 +423,20 @@ def test_arbitrary_text_is_an_answer_or_one_line(text, start):
     else:
         message = ""
     assert len(message.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [("vllm/vllm-openai:latest", True), ("vllm/vllm-openai", True), ("vllm/vllm-openai:v0.10.2", False)],
+)
+def test_an_image_without_a_version_is_told(image, told):
+    notes = parse(f"docker run --gpus all {image} --model org/m").notes
+    assert any("names no vLLM version; --vllm-version says which" in note for note in notes) == told
+
+
+def test_the_replicas_of_a_manifest_are_told_not_simulated_silently():
+    manifest = "spec:\n  replicas: {}\n  containers:\n  - image: vllm/vllm-openai:v0.10.2\n    args: [--model, org/m]\n"
+    assert parse(manifest.format(3)).notes == (
+        "the manifest starts 3 servers; this is one of them (simulate --replicas 3)",
+    )
+    assert parse(manifest.format(1)).notes == ()
