@@ -120,8 +120,8 @@ def test_an_interrupted_search_says_what_is_kept(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SearchStore, "add", add_and_stop)
-    code, _, err = run(capsys, *SEARCH, "-o", tmp_path / "s.jsonl")
-    assert code == 130
+    code, _, err = run(capsys, *SEARCH, *OVER, "--rate", "20", "-o", tmp_path / "s.jsonl")
+    assert code == 130, err
     assert "stopped: 1 configurations are kept; the same command goes on" in err
 
 
