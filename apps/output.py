@@ -25,6 +25,9 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Of JSON answers (docs/schemas.md).
+SCHEMA_VERSION = 1
+
 
 class Format(StrEnum):
     """How an answer is written."""
@@ -68,9 +71,12 @@ def emit(
 ) -> None:
     """Write one answer in the wanted *format* to *output*, or to stdout (None or ``-``).
 
-    Without a format the suffix of *output* decides (.json, .csv, .md), else it is a table.
+    Without a format the suffix of *output* decides (.json, .csv, .md), else it is a table.  JSON objects carry a
+    schema_version.
     """
     parts = [table] if isinstance(table, (Table, str)) else list(table)
+    if isinstance(data, dict):
+        data = {"schema_version": SCHEMA_VERSION, **data}  # where the answer has one of its own, that one
     text = _render(format or _format_of(output), parts, data, rows)
     if output is None or str(output) == "-":
         typer.echo(text)

@@ -1,5 +1,6 @@
 """Where answers are written: files whole or not at all, links followed, streams as they are."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,11 @@ def test_only_one_output_goes_to_stdout():
     output.check_places(Path("-"), None)
     with pytest.raises(InputError, match="two outputs would be written to stdout"):
         output.check_places(Path("-"), Path("-"))
+
+
+def test_every_json_object_carries_a_schema_version(capsys):
+    for data, version in (({"a": 1}, 1), ({"schema_version": 2, "a": 1}, 2)):
+        output.emit(output.Format.json, table="", data=data)
+        assert json.loads(capsys.readouterr().out) == {"schema_version": version, "a": 1}
+    output.emit(output.Format.json, table="", data=[1])
+    assert json.loads(capsys.readouterr().out) == [1]
