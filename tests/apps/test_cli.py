@@ -119,7 +119,7 @@ def test_every_command_shows_an_example(name, capsys):
         ("x.txt", "term           GiB\n----------  ------\nweights      15.00\nkv | cache  112.28\n"),
         ("x.md", "| term | GiB |\n| --- | ---: |\n| weights | 15.00 |\n| kv \\| cache | 112.28 |\n"),
         ("x.csv", "term,GiB\nweights,15.00\nkv | cache,112.28\n"),
-        ("x.json", json.dumps({"a": 1, "b": [1.5, None]}, indent=2) + "\n"),
+        ("x.json", json.dumps({"schema_version": 1, "a": 1, "b": [1.5, None]}, indent=2) + "\n"),
     ],
 )
 def test_the_suffix_of_the_file_chooses_the_format(tmp_path, name, expected):
