@@ -64,7 +64,7 @@ validation: setup
 	done
 
 accuracy: setup
-	@$(BIN)/servecast accuracy --reports validation --update README.md > /dev/null
+	@$(BIN)/servecast accuracy --reports validation --update README.md --keep profiles/validation.json > /dev/null
 	@$(BIN)/servecast accuracy --reports validation --update docs/accuracy.md > /dev/null
 
 clean:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.output import FormatOption, OutputOption, Table, emit, say, write_file
+from simulator.errors import InputError
 
 if TYPE_CHECKING:
     from calibration.accuracy import Comparison
@@ -38,6 +39,9 @@ def accuracy_command(
     update: Annotated[
         Path | None, typer.Option("--update", help="Write the table between the accuracy marks of this Markdown file.")
     ] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="With --reports: write them here as the explorer reads them (JSON).")
+    ] = None,
 ) -> None:
     """Predict measured runs again and print the signed errors; or gather those of validation reports.
 
@@ -48,8 +52,10 @@ def accuracy_command(
       servecast accuracy --reports validation
     """
     if reports is not None:
-        _of_reports(reports, runs, format, output, update)
+        _of_reports(reports, runs, format, output, update, keep)
         return
+    if keep is not None:
+        raise InputError(f"--keep {keep}: keeps reports; give their folder with --reports")
     from calibration.accuracy import COMPARED, compare
     from simulator.measured import load_measured, names
 
@@ -75,9 +81,12 @@ def accuracy_command(
         _update(update, _markdown(done, about))
 
 
-def _of_reports(folder: Path, runs: list[str] | None, format: Any, output: Path | None, update: Path | None) -> None:
+def _of_reports(
+    folder: Path, runs: list[str] | None, format: Any, output: Path | None, update: Path | None, keep: Path | None
+) -> None:
+    import json
+
     from apps import accuracy_reports
-    from simulator.errors import InputError
 
     if runs:
         raise InputError(f"--reports {folder}: gathers all reports of that folder; leave {', '.join(runs)} out")
@@ -85,6 +94,8 @@ def _of_reports(folder: Path, runs: list[str] | None, format: Any, output: Path 
     shown, lines = accuracy_reports.table(found), accuracy_reports.summary(found)
     rows = accuracy_reports.rows(found)
     emit(format, table=[shown, *lines], data={"summary": lines, "metrics": rows}, rows=rows, output=output)
+    if keep is not None:
+        write_file(keep, json.dumps(accuracy_reports.kept(found), indent=1) + "\n")
     if update is not None:
         _update(update, "\n".join([_markdown_table(shown.columns, shown.rows), "", *lines]))
 
@@ -129,7 +140,6 @@ def _markdown_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> s
 
 def _update(path: Path, text: str) -> None:
     """Replace what stands between the marks ``<!-- accuracy -->`` and ``<!-- /accuracy -->`` of *path*."""
-    from simulator.errors import InputError
     from simulator.request_list import read_text
 
     begin, end = "<!-- accuracy -->", "<!-- /accuracy -->"

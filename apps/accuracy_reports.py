@@ -35,6 +35,34 @@ def read_reports(folder: Path) -> dict[str, Report]:
     return found
 
 
+def kept(reports: Mapping[str, Report]) -> dict[str, Report]:
+    """Return of each report what the table needs and the load in words: what the explorer shows of them."""
+    found: dict[str, Report] = {}
+    for name, report in reports.items():
+        host = report.get("host")
+        metrics = [
+            {key: one[key] for key in ("name", "predicted", "measured", "error_percent", "is_inside")}
+            for one in report["metrics"]
+        ]
+        found[name] = {
+            "kind": "validation",
+            "predicted": {"profile": report["predicted"]["profile"]},
+            "measured": {"workload": report["measured"]["workload"]},
+            "host": host and {side: host[side] for side in ("expected", "seen")},
+            "metrics": metrics,
+        }
+    return found
+
+
+def shipped(profile: str) -> dict[str, Report]:
+    """Return the shipped reports that *profile* made the predictions of, by name (profiles/validation.json)."""
+    from simulator import shipped as files
+
+    text = files.path("profiles", "validation.json").read_text(encoding="utf-8")
+    reports: dict[str, Report] = json.loads(text)
+    return {name: report for name, report in reports.items() if report["predicted"]["profile"] == profile}
+
+
 def table(reports: Mapping[str, Report]) -> Table:
     """Return one row a report: signed errors in %, how the host's speed was known, metrics in their intervals."""
     columns = ["signed error, %", *(title for title, _name in SHOWN), "host", "in 90 % interval"]

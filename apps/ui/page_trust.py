@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from apps import accuracy_reports
 from apps.ui import tasks
 from apps.ui.answers import complete_question, run_of, warnings_of
 from apps.ui.figures.trust import hull, predicted_against_measured, residuals
@@ -52,6 +53,7 @@ def page() -> None:
         else:
             st.caption("A data sheet has no residuals: nothing was measured.")
         _provenance(profile)
+    _reports(profile)
     _validation(profile)
     warnings_of(run.summary)
 
@@ -101,6 +103,24 @@ def _provenance(profile: Profile) -> None:
     source = profile.provenance
     rows = [["command", source.command], ["note", source.note], ["files", f"{len(source.files)} with SHA-256"]]
     table(("", ""), [row for row in rows if row[1]], wrap=(1,))
+
+
+def _reports(profile: Profile) -> None:
+    """Show the shipped validation reports of this profile, misses like hits."""
+    found = accuracy_reports.shipped(profile.name)
+    if not found:
+        return
+    st.markdown("##### Validated on the card")
+    shown = accuracy_reports.table(found)
+    cells = [
+        [f"{row[0].removeprefix(profile.name + '-')}\n{found[row[0]]['measured']['workload']}", *row[1:]]
+        for row in shown.rows
+    ]
+    table(shown.columns, cells, right=shown.right, wrap=(0,))
+    st.caption(
+        f"{accuracy_reports.summary(found)[0]}. Host: whether its speed was measured before the run, and what the CPU "
+        "of the engine loop took during it, relative to that. Causes of the misses: docs/accuracy.md."
+    )
 
 
 def _validation(profile: Profile) -> None:

@@ -1,5 +1,7 @@
 import json
+from pathlib import Path
 
+from apps import accuracy_reports
 from apps.cli import main
 
 METRICS = ("ttft_mean", "ttft_p50", "ttft_p99", "tpot_p50", "itl_p99", "e2e_p50", "throughput")
@@ -56,3 +58,18 @@ def test_what_is_no_report_is_refused_in_one_line(tmp_path, capsys):
     (tmp_path / "x.json").write_text("{}")
     assert main(["accuracy", "--reports", str(tmp_path)]) == 1
     assert "x.json: is not a report of `servecast validate`" in capsys.readouterr().err
+
+
+def test_what_the_explorer_shows_is_what_lies_in_validation():
+    """`make accuracy` writes it; a report that changed without it would show old errors."""
+    folder = Path(__file__).parents[2] / "validation"
+    kept = json.loads((folder.parent / "profiles" / "validation.json").read_text())
+    assert kept == accuracy_reports.kept(accuracy_reports.read_reports(folder))
+    mine = accuracy_reports.shipped("h200-llama-3.1-8b-fp8")
+    assert list(mine) == ["h200-llama-3.1-8b-fp8-fix8"]
+    assert accuracy_reports.table(mine).rows[0][-1].endswith("of 18")
+
+
+def test_reports_are_kept_only_where_reports_are_gathered(capsys):
+    assert main(["accuracy", "--keep", "kept.json"]) == 1
+    assert "give their folder with --reports" in capsys.readouterr().err

@@ -221,7 +221,10 @@ def test_trust_shows_measured_runs_and_the_range_with_this_question_in_it() -> N
     at = opened("trust", **SMALL)
     assert kind(at) == "yes"
     assert "Calibrated for this model" in said(at)
-    assert "c24" in " ".join(blocks(at, "sc-scroll"))
+    shown = " ".join(blocks(at, "sc-scroll"))
+    assert "c24" in shown
+    assert "sat48" in shown  # a miss, shown like a hit
+    assert "in 90 % interval" in shown
     at = opened("trust", load="concurrency", concurrency="400", num_prompts="500", output_tokens="32")
     assert "leaves the measured range" in said(at)
 
