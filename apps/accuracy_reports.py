@@ -36,7 +36,7 @@ def read_reports(folder: Path) -> dict[str, Report]:
 
 
 def kept(reports: Mapping[str, Report]) -> dict[str, Report]:
-    """Return of each report what the table needs and the load in words: what the explorer shows of them."""
+    """Return of each report what the table needs: what the explorer shows of them."""
     found: dict[str, Report] = {}
     for name, report in reports.items():
         host = report.get("host")
@@ -47,7 +47,6 @@ def kept(reports: Mapping[str, Report]) -> dict[str, Report]:
         found[name] = {
             "kind": "validation",
             "predicted": {"profile": report["predicted"]["profile"]},
-            "measured": {"workload": report["measured"]["workload"]},
             "host": host and {side: host[side] for side in ("expected", "seen")},
             "metrics": metrics,
         }

@@ -112,11 +112,8 @@ def _reports(profile: Profile) -> None:
         return
     st.markdown("##### Validated on the card")
     shown = accuracy_reports.table(found)
-    cells = [
-        [f"{row[0].removeprefix(profile.name + '-')}\n{found[row[0]]['measured']['workload']}", *row[1:]]
-        for row in shown.rows
-    ]
-    table(shown.columns, cells, right=shown.right, wrap=(0,))
+    cells = [[row[0].removeprefix(f"{profile.name}-"), *row[1:]] for row in shown.rows]
+    table(shown.columns, cells, right=shown.right)
     st.caption(
         f"{accuracy_reports.summary(found)[0]}. Host: whether its speed was measured before the run, and what the CPU "
         "of the engine loop took during it, relative to that. Causes of the misses: docs/accuracy.md."
