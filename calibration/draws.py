@@ -4,7 +4,7 @@ A draw multiplies three independent factors into a profile (all log-normal, stan
 
     coefficients   the profile's covariance of the fitted logarithms; without one (not calibrated) the priors' spreads
     run to run     GPU 1.5 %, what prompts compute 3 % more; CPU (launches, engine loop and API server together) 20 %
-                   between hosts of one kind, 16 % on a host whose speed was measured (prompts 2 %).  Source: eleven
+                   between hosts of one kind, 16 % on a host whose speed was measured (prompts 2 %).  Source: nineteen
                    servers on shared hosts (H200, vLLM 0.24.0) took 0.91 to 1.74 times the profile's time for their
                    engine loops; nineteen runs differed from the probe before them by 16 % (standard deviation)
     residuals      what the form of the model leaves, as a factor on GPU time: 1.48 times the median absolute error of
