@@ -80,15 +80,11 @@ def _gpus() -> _Rows:
 
 
 def _profiles() -> _Rows:
-    from simulator import shipped
-    from simulator.profile import load_profile
+    from simulator.profile import load_profile, shipped_profiles
 
-    rows = []
-    for path in sorted(shipped.path("profiles").glob("*.json")):
-        if path.stem not in {"gpus", "models", "prices"}:
-            made = load_profile(path).provenance
-            rows.append({"name": path.stem, **{key: getattr(made, key) for key in ("gpu", "model", "vllm_version")}})
-    return rows
+    made = {name: load_profile(name).provenance for name in shipped_profiles()}
+    keys = ("gpu", "model", "vllm_version")
+    return [{"name": name, **{key: getattr(one, key) for key in keys}} for name, one in made.items()]
 
 
 def _workloads() -> _Rows:

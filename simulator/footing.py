@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator import catalogue, shipped
+from simulator import catalogue
 from simulator.cuda_graphs import capture_sizes
 from simulator.engine_config import EngineConfig
 from simulator.memory_terms import is_v0
 from simulator.model_spec import ModelSpec
-from simulator.profile import Profile
+from simulator.profile import Profile, shipped_profiles
 from simulator.records import Records, Status
 from simulator.scenario import Scenario
 from simulator.versions import facts, release
@@ -41,7 +41,7 @@ def not_measured(scenario: Scenario, profile: Profile) -> list[str]:
 
 def _no_profile(scenario: Scenario) -> str:
     """Say that nothing was measured on this GPU, or which of the shipped profiles would have been."""
-    names = sorted(path.stem for path in shipped.path("profiles").glob(f"{scenario.gpu.name.lower()}-*.json"))
+    names = shipped_profiles(scenario.gpu.name)
     if not names:
         return "no calibrated profile"
     model = scenario.model.name.rsplit("/", 1)[-1].lower()

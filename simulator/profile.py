@@ -238,6 +238,13 @@ class Profile(Section):
     provenance: Provenance
 
 
+def shipped_profiles(gpu: str = "") -> list[str]:
+    """Return the names of the shipped profiles, GPU-MODEL each; of one *gpu* if it is given."""
+    from simulator import shipped
+
+    return sorted(path.stem for path in shipped.path("profiles").glob(f"{gpu.lower() or '*'}-*.json"))
+
+
 def load_profile(name_or_path: str | Path) -> Profile:
     """Return a shipped profile by name, or the one in a file.  Raises `InputError`, one line."""
     path = Path(name_or_path)
@@ -246,7 +253,7 @@ def load_profile(name_or_path: str | Path) -> Profile:
 
         shipped_path = Path(str(shipped.path("profiles", f"{name_or_path}.json")))
         if not shipped_path.is_file():
-            known = ", ".join(sorted(found.stem for found in shipped_path.parent.glob("*-*.json")))
+            known = ", ".join(shipped_profiles())
             raise InputError(f"profile {str(name_or_path)!r} is neither a file nor a shipped profile ({known})")
         path = shipped_path
     return parse_profile(_read(path), f"profile {path}")

@@ -187,12 +187,9 @@ def checked_profile(name: str) -> str:
 
 def profile_names() -> list[str]:
     """Return the names of the shipped profiles."""
-    from pathlib import Path
+    from simulator.profile import shipped_profiles
 
-    from simulator import shipped
-
-    folder = Path(str(shipped.path("profiles")))
-    return sorted(path.stem for path in folder.glob("*.json") if path.stem not in {"gpus", "models"})
+    return shipped_profiles()
 
 
 def model_of(question: Question, name: str | None) -> ModelSpec:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from simulator.errors import InputError
-from simulator.profile import Profile, load_profile, parse_profile
+from simulator.profile import Profile, load_profile, parse_profile, shipped_profiles
 
 SHIPPED = ["h200-llama-3.1-8b", "h200-qwen2.5-32b"]
 
@@ -103,3 +103,11 @@ def test_the_schema_has_the_reserved_sections():
         "residuals",
     }
     assert sections <= set(Profile.model_fields)
+
+
+def test_shipped_profiles_are_profiles_and_nothing_else_that_lies_beside_them():
+    names = shipped_profiles()
+    assert "h200-llama-3.1-8b" in names
+    assert [load_profile(name).name for name in names] == names
+    assert shipped_profiles("H200") == names
+    assert shipped_profiles("L4") == []
