@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.output import FormatOption, OutputOption, Table, emit, say, write_file
-from simulator.errors import InputError
 
 if TYPE_CHECKING:
     from calibration.accuracy import Comparison
@@ -51,6 +50,8 @@ def accuracy_command(
       servecast accuracy h200-llama-3.1-8b-chat12 --format json
       servecast accuracy --reports validation
     """
+    from simulator.errors import InputError
+
     if reports is not None:
         _of_reports(reports, runs, format, output, update, keep)
         return
@@ -87,6 +88,7 @@ def _of_reports(
     import json
 
     from apps import accuracy_reports
+    from simulator.errors import InputError
 
     if runs:
         raise InputError(f"--reports {folder}: gathers all reports of that folder; leave {', '.join(runs)} out")
@@ -140,6 +142,7 @@ def _markdown_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> s
 
 def _update(path: Path, text: str) -> None:
     """Replace what stands between the marks ``<!-- accuracy -->`` and ``<!-- /accuracy -->`` of *path*."""
+    from simulator.errors import InputError
     from simulator.request_list import read_text
 
     begin, end = "<!-- accuracy -->", "<!-- /accuracy -->"
