@@ -112,8 +112,8 @@ class Result:
             "provenance": self.provenance.model_dump(),
             "warnings": list(dict.fromkeys(self.warnings)),
         }
-        plain: dict[str, Any] = _plain(numbers)
-        return plain
+        found: dict[str, Any] = plain(numbers)
+        return found
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the summary as JSON text."""
@@ -179,14 +179,14 @@ class Result:
         return pd.DataFrame(timeline(self.records, interval_s))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return *value* as JSON can hold it: None for NaN and infinities, Python numbers for numpy's."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

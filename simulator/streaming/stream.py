@@ -23,8 +23,7 @@ from simulator.memory_terms import is_v0
 from simulator.prepared import Prepared, prepare
 from simulator.profile import Profile
 from simulator.request_table import RequestTable
-from simulator.result import SCHEMA_VERSION, UNITS, Provenance
-from simulator.result import _plain as plain
+from simulator.result import SCHEMA_VERSION, UNITS, Provenance, plain
 from simulator.scenario import Scenario
 from simulator.streaming.sketch import RELATIVE_ERROR
 from simulator.streaming.sources import Source, source
