@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apps import capacity_question as asked
 from apps import run_options
 from apps import workload_options as options
 from apps.output import FormatOption, OutputOption, Table, emit, say
@@ -19,7 +20,6 @@ from apps.simulate_command import Command, Gpu, ModelConfig, OverLength, Profile
 if TYPE_CHECKING:
     from apps.planning.capacity import Capacity, Progress
     from apps.planning.cost import Fleet
-    from apps.planning.load import Axis
     from apps.planning.marginal import Marginal
     from apps.planning.prices import Price
     from apps.planning.runs import Workers
@@ -29,7 +29,9 @@ SloOption = Annotated[
     str | None,
     typer.Option("--slo", help="What must hold: ttft_p99=500ms,tpot_p95=40ms,goodput=95%:ttft=500ms:tpot=40ms ..."),
 ]
-Users = Annotated[bool, typer.Option("--users", help="Search for users who think between requests (--think-time).")]
+Users = Annotated[
+    bool, typer.Option("--users", help="Search for users who think between requests (--think-time), or chat (--turns).")
+]
 ThinkTime = Annotated[str | None, typer.Option("--think-time", help="exponential:20, lognormal:15:1, 20s ...")]
 ClosedLoop = Annotated[bool, typer.Option("--closed-loop", help="Search for concurrency: clients that never think.")]
 TargetRate = Annotated[float | None, typer.Option("--target-rate", help="GPUs for so many requests/s.")]
@@ -68,6 +70,9 @@ def capacity_command(
     num_prompts: Annotated[
         int | None, typer.Option("--num-prompts", help="Requests per run; default: as many as the load needs.")
     ] = None,
+    turns: options.Turns = None,
+    system_prompt_tokens: options.SystemPromptTokens = None,
+    mix: options.Mix = None,
     scenario: SavedScenario = None,
     over_length: OverLength = "fail",
     target_rate: TargetRate = None,
@@ -106,14 +111,17 @@ def capacity_command(
     wanted = None if slo is None else Slo.parse(slo)
     shape = {
         "burstiness": burstiness, "requests": requests, "trace": trace, "prompt_tokens": prompt_tokens,
-        "output_tokens": output_tokens, "num_prompts": num_prompts,
+        "output_tokens": output_tokens, "num_prompts": num_prompts, "turns": turns,
+        "system_prompt_tokens": system_prompt_tokens, "mix": mix,
     }  # fmt: skip
     server = {"profile": profile, "gpu": gpu, "vllm_version": vllm_version, "model_config": model_config}
-    axis = _axis(users, think_time, closed_loop)
-    question = _question(command, scenario, server, shape, axis, think_time, {"over_length": over_length, "seed": seed})
+    axis = asked.axis_asked(users, think_time, closed_loop, mix)
+    rest = {"over_length": over_length, "seed": seed}
+    question = asked.question(command, scenario, server, shape, axis, think_time, rest)
+    asked.check_num_prompts(question, num_prompts)
     axis = axis or axis_of(question)
     Slo.of_mix(question, wanted)  # says what is missing before any work
-    plan = _Plan(_target(axis, target_rate, target_users), gpus, price, growth, horizon, question)
+    plan = _Plan(asked.target(axis, target_rate, target_users), gpus, price, growth, horizon, question)
     effort = Effort(
         tolerance=_share(tolerance), replications=replications, most_replications=2 * replications, draws=draws,
         requests=num_prompts,
@@ -124,62 +132,6 @@ def capacity_command(
     enough = plan.show(found, changes, format, output)
     if found.load is None or not enough:
         raise typer.Exit(2)
-
-
-def _axis(users: bool, think_time: str | None, closed_loop: bool) -> Axis | None:
-    """Return the axis the options name; None: that of the workload."""
-    from simulator.errors import InputError
-
-    if closed_loop and (users or think_time is not None):
-        raise InputError("--closed-loop clients do not think; give either it or --users with --think-time")
-    if users and think_time is None:
-        raise InputError("--users need a --think-time, e.g. 20s; for clients that never think give --closed-loop")
-    return "concurrency" if closed_loop else "users" if think_time is not None else None
-
-
-def _question(
-    command: str | None,
-    saved: Path | None,
-    server: dict[str, Any],
-    shape: dict[str, Any],
-    axis: Axis | None,
-    think_time: str | None,
-    rest: dict[str, Any],
-) -> Scenario:
-    """Return the scenario whose load is searched for."""
-    from simulator.errors import InputError
-    from simulator.request_list import read_text
-    from simulator.scenario import Scenario
-    from simulator.workload import ConcurrencyWorkload
-
-    if saved is not None:
-        given = [name for name, value in (server | shape).items() if value is not None and name != "num_prompts"]
-        if command is not None or given:
-            raise InputError("--scenario already holds the server and the workload; leave the other options out")
-        return Scenario.from_text(read_text(saved), str(saved))
-    if command is None:
-        raise InputError('no server: give its start line, e.g. "vllm serve meta-llama/Llama-3.1-8B", or --scenario')
-    listed = shape["requests"] is not None or shape["trace"] is not None
-    drawn = {"concurrency": 1} if axis in ("concurrency", "users") else {"rate": 1.0}
-    workload = options.workload(**shape, **({} if listed and axis != "concurrency" else drawn))
-    if think_time is not None:
-        if not isinstance(workload, ConcurrencyWorkload):
-            raise InputError("users who think draw the lengths of their requests; leave --requests and --trace out")
-        workload = ConcurrencyWorkload(**{**workload.model_dump(), "think_time_s": think_time})
-    return Scenario.from_command(command, workload=workload, **server, **rest)
-
-
-def _target(axis: Axis, rate: float | None, users: float | None) -> float | None:
-    """Return the target on the axis that is searched."""
-    from simulator.errors import InputError
-
-    wrong, right = ("--target-users", "--target-rate") if axis == "rate" else ("--target-rate", "--target-users")
-    if (users if axis == "rate" else rate) is not None:
-        raise InputError(f"{wrong} does not go with a search over {axis}; give {right}")
-    target = rate if axis == "rate" else users
-    if target is not None and not target > 0:
-        raise InputError(f"{right} must be positive, got {target:g}")
-    return target
 
 
 def _share(tolerance: float) -> float:
@@ -264,7 +216,7 @@ class _Plan:
 def _commands(found: Capacity, parts: list[Table | str]) -> list[dict[str, str]]:
     """Add the commands to run next to *parts* and return them as data; nothing without a capacity."""
     from apps.exports.commands import bench_command, serve_command
-    from apps.planning.load import at_load
+    from apps.planning.load import at_load, requests_per_arrival
 
     if found.load is None:
         return []
@@ -272,7 +224,8 @@ def _commands(found: Capacity, parts: list[Table | str]) -> list[dict[str, str]]
     sent, title = question, "Send this load"
     if found.axis == "users" and found.point is not None:  # the bench knows no think time
         rate = found.point.metrics["request_throughput"] or found.load
-        sent, title = at_load(found.scenario, "rate", rate, found.requests), "Send what these users send, as a rate"
+        begun = rate / requests_per_arrival(question)
+        sent, title = at_load(found.scenario, "rate", begun, found.requests), "Send what these users send, as a rate"
     lines = {"Start the server": serve_command(question), title: bench_command(sent)}
     parts.append("Run next:\n" + "\n".join(f"  {line}" for line in lines.values()))
     return [{"title": title, "command": line} for title, line in lines.items()]

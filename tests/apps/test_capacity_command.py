@@ -81,6 +81,11 @@ def test_json_carries_everything_and_csv_is_the_curve(queue, tmp_path, capsys): 
         (["--slo", "ttft_p99=1s", "--draws", "2"], "at least 5 draws"),
         (["--slo", "ttft_p99=1s", "--tolerance", "9"], "--tolerance"),
         (["--slo", "ttft_p99=1s", "--trace", "mooncake-synthetic", "--think-time", "9"], "leave --requests"),
+        (["--slo", "ttft_p99=1s", "--turns", "4", "--closed-loop"], "send single requests"),
+        (["--slo", "ttft_p99=1s", "--turns", "4", "--trace", "mooncake-synthetic"], "--turns does not go with"),
+        (["--slo", "ttft_p99=1s", "--turns", "many"], "length 'many'"),
+        (["--slo", "ttft_p99=1s", "--turns", "4", "--num-prompts", "100"], "as many as its load needs"),
+        (["--slo", "ttft_p99=1s", "--mix", "nowhere.toml"], "nowhere.toml: cannot be read"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_one_line_before_any_work(words, message, capsys):
@@ -88,6 +93,37 @@ def test_what_makes_no_sense_is_one_line_before_any_work(words, message, capsys)
     assert (code, out) == (1, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+CHATS = ["--turns", "2", "--think-time", "exponential:1", "--prompt-tokens", "16", "--output-tokens", "1"]
+
+
+def test_users_who_chat_are_as_many_as_simulate_carries_and_not_15_percent_more(queue, capsys):  # noqa: F811
+    words = [QUEUE, "--profile", queue, *CHATS]
+    code, out, err = run(
+        capsys, "capacity", *words, "--users", "--slo", "e2el_p99=750ms", "--draws", "0", "--replications", "2",
+        "--no-marginal", "--workers", "1", "--format", "json",
+    )  # fmt: skip
+    assert code == 0, err
+    data = json.loads(out)
+    assert (data["axis"], data["unit"]) == ("users", "users")
+    load = int(data["load"])
+
+    def p99_ms(users):
+        loaded = [*words, "--users", users, "--num-prompts", "8000", "--format", "json"]
+        return json.loads(run(capsys, "simulate", *loaded)[1])["p99_e2el_ms"]
+
+    assert p99_ms(load) <= 1.05 * 750
+    assert p99_ms(-(-115 * load // 100)) > 750
+
+
+def test_chats_without_users_are_searched_by_how_many_begin_a_second(queue, capsys):  # noqa: F811
+    words = ["--turns", "2", "--slo", "e2el_p99=750ms", *SHORT, "--no-marginal", "--draws", "0", "--replications", "2"]
+    code, out, err = run(capsys, "capacity", QUEUE, "--profile", queue, *words)
+    assert code == 0, err
+    found = re.match(r"Capacity: ([\d.]+) chats/s", out)
+    assert found
+    assert 3 < float(found[1]) < 5  # two requests each, of a server that answers ten a second
 
 
 SEARCH = ["search", "vllm serve meta-llama/Llama-3.1-8B --max-model-len 4096", "--profile", "h200-llama-3.1-8b",
