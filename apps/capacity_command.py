@@ -118,8 +118,8 @@ def capacity_command(
     axis = asked.axis_asked(users, think_time, closed_loop, mix)
     rest = {"over_length": over_length, "seed": seed}
     question = asked.question(command, scenario, server, shape, axis, think_time, rest)
-    asked.check_num_prompts(question, num_prompts)
     axis = axis or axis_of(question)
+    asked.check_num_prompts(question, axis, num_prompts)
     Slo.of_mix(question, wanted)  # says what is missing before any work
     plan = _Plan(asked.target(axis, target_rate, target_users), gpus, price, growth, horizon, question)
     effort = Effort(

@@ -67,17 +67,20 @@ def _workload(shape: dict[str, Any], axis: Axis | None, think_time: str | None) 
     return options.workload(**shape, **start)
 
 
-def check_num_prompts(scenario: Scenario, num_prompts: int | None) -> None:
-    """Raise `InputError` for a fixed number of requests in a search over chats.
+def check_num_prompts(scenario: Scenario, axis: Axis, num_prompts: int | None) -> None:
+    """Raise `InputError` for a fixed number of requests in a search over chats or users.
 
-    With fewer chats than users most users never come, and with chats longer than the run a rate is never reached: any
-    load would seem to hold.
+    With fewer requests than users most users never come, and with chats longer than the run a rate is never
+    reached: any load would seem to hold.
     """
     from simulator.errors import InputError
     from simulator.mixes import MixWorkload, SessionsWorkload
 
-    if num_prompts is not None and isinstance(scenario.workload, (SessionsWorkload, MixWorkload)):
-        raise InputError(f"--num-prompts {num_prompts}: of chats a run has as many as its load needs; leave it out")
+    chats = isinstance(scenario.workload, (SessionsWorkload, MixWorkload))
+    if num_prompts is not None and (chats or axis == "users"):
+        raise InputError(
+            f"--num-prompts {num_prompts}: of users and chats a run has as many as its load needs; leave it out"
+        )
 
 
 def target(axis: Axis, rate: float | None, users: float | None) -> float | None:

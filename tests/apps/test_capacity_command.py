@@ -85,6 +85,7 @@ def test_json_carries_everything_and_csv_is_the_curve(queue, tmp_path, capsys): 
         (["--slo", "ttft_p99=1s", "--turns", "4", "--trace", "mooncake-synthetic"], "--turns does not go with"),
         (["--slo", "ttft_p99=1s", "--turns", "many"], "length 'many'"),
         (["--slo", "ttft_p99=1s", "--turns", "4", "--num-prompts", "100"], "as many as its load needs"),
+        (["--slo", "ttft_p99=1s", "--think-time", "9s", "--num-prompts", "100"], "as many as its load needs"),
         (["--slo", "ttft_p99=1s", "--mix", "nowhere.toml"], "nowhere.toml: cannot be read"),
     ],
 )  # fmt: skip
