@@ -66,9 +66,13 @@ def test_arrays_equal_scalars(many, model):
 
 
 @given(st.integers(1, 512), st.integers(1, 15_000))
-def test_twice_the_context_costs_more_although_splits_make_small_steps_back(batch, context):
-    """As measured: 12 requests of 450 tokens take 15.5 us a layer, 11 take 20.2, for their tiles need a second wave."""
-    assert cost().gpu_s(*decode(batch, 2 * context + 256)) > cost().gpu_s(*decode(batch, context))
+def test_twice_the_context_never_costs_less_although_splits_make_small_steps_back(batch, context):
+    """As measured: 12 requests of 450 tokens take 15.5 us a layer, 11 take 20.2, for their tiles need a second wave.
+
+    One request below 500 tokens: measured 12.0 us at 200 tokens and 11.8 at 580; here 0.04 % of the step less.
+    """
+    long, short = (cost().gpu_s(*decode(batch, tokens)) for tokens in (2 * context + 256, context))
+    assert long > (short if batch > 1 or context >= 500 else 0.999 * short)
 
 
 def kernels():
